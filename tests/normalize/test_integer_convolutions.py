@@ -42,18 +42,26 @@ def reference(x: np.ndarray, w: np.ndarray, attrs: dict[str, Any]) -> np.ndarray
 
 
 def network(
-    q: tuple[tuple[int, ...], str], weights: relax.Expr, zero: int, scale: float, **attrs: Any
-) -> tvm.IRModule:
-    """A convolution of ``scale * (q - zero)``, or without a scale of the integers."""
+    q: tuple[tuple[int, ...], str], weights: relax.Expr, zero: float, scale: float,
+    form: str = "integers", **attrs: Any,
+) -> tvm.IRModule:  # fmt: skip
+    """A convolution of ``scale * (q - zero)``, or without a scale of the integers.
+
+    The zero point is subtracted from integers or floats, or scaled behind the scale."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(*q))
     with builder.function("main", [x]):
         with builder.dataflow():
-            value = builder.emit(op.astype(x, "int32"))
-            value = builder.emit(op.subtract(value, relax.const(zero, "int32")))
+            dtype = "int32" if form == "integers" else "float32"
+            value = builder.emit(op.astype(x, dtype))
+            if form != "shift":
+                value = builder.emit(op.subtract(value, relax.const(zero, dtype)))
             if scale:
-                value = builder.emit(op.astype(value, "float32"))
+                if dtype == "int32":
+                    value = builder.emit(op.astype(value, "float32"))
                 value = builder.emit(op.multiply(value, relax.const(scale, "float32")))
+            if form == "shift":
+                value = builder.emit(op.add(value, relax.const(-zero * scale, "float32")))
             layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
             y = builder.emit_output(op.nn.conv2d(value, weights, **layouts, **attrs))
         builder.emit_func_output(y)
@@ -79,7 +87,8 @@ def test_values_are_those_of_integers(data: st.DataObject) -> None:
         "dilation": data.draw(st.integers(1, 2)),
     }
     weights = (w * scales).astype("float32") if scale else w.astype("int32")
-    mod = network((shape, dtype), relax.const(weights), zero, scale, **attrs)
+    form = data.draw(st.sampled_from(["integers", "floats", "shift"])) if scale else "integers"
+    mod = network((shape, dtype), relax.const(weights), zero, scale, form, **attrs)
     normal = IntegerConvolutions()(mod)
     (conv,) = convs(normal)
     assert {dtype_of(arg) for arg in conv.args} == {"int8"} and dtype_of(conv) == "int32"
@@ -112,6 +121,12 @@ def small(**changed: Any) -> tvm.IRModule:
         small(q=((1, 5, 5, 8), "int16")),
         small(zero=900, padding=1),
         small(
+            zero=0.5,
+            scale=0.1,
+            form="floats",
+            weights=relax.const(np.ones((4, 3, 3, 8), "float32")),
+        ),
+        small(
             q=((1, 2, 2, 1 << 15), "int8"),
             weights=relax.const(np.ones((4, 2, 2, 1 << 15), "int32")),
         ),
@@ -127,8 +142,8 @@ def small(**changed: Any) -> tvm.IRModule:
         ),
     ],
     ids=[
-        "wide weights", "groups", "wide data", "wide zero", "long sums", "sums beyond int32",
-        "float weights",
+        "wide weights", "groups", "wide data", "wide zero", "no integer", "long sums",
+        "sums beyond int32", "float weights",
     ],
 )  # fmt: skip
 def test_others_stay(mod: tvm.IRModule) -> None:

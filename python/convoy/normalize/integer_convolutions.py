@@ -35,10 +35,12 @@ from ..graph.rewriter import Rewriter, calls_of
 from .integer_weights import as_integers
 
 _CONV = frozenset({"relax.nn.conv2d"})
+_AFFINE = frozenset({"relax.multiply", "relax.add", "relax.subtract"})
 #: Channels that kernels for integers load at once.
 VECTOR = 4
 #: Products of int8 in one sum from which on it may not fit into int32.
 MOST_PRODUCTS = 1 << 17
+_MOST_ZERO = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class IntegerConvolutions(Rewriter):
 
     def _quantized(self, value: relax.Expr, scaled: bool) -> Quantized | None:
         """What a value, of integers or of scaled ones, was dequantized from."""
-        zero, scale, axes = 0, 1.0, [0, 1, 2, 3]
+        shift, scale, axes = 0.0, 1.0, [0, 1, 2, 3]
         while dtype_of(value) not in ("int8", "uint8"):
             if (made := self.producer(value)) is None:
                 return None
@@ -132,18 +134,18 @@ class IntegerConvolutions(Rewriter):
             if name == "relax.permute_dims":
                 inner = permutation_of(made)
                 axes = [inner[axis] for axis in axes]
-            elif name == "relax.multiply" and dtype_of(value) == "float32" and scaled:
-                if (factor := _scalar(made)) is None:
+            elif name in _AFFINE and (dtype_of(value) == "int32" or scaled):
+                if (constant := _scalar(made)) is None:
                     return None
-                scale *= factor
-            elif name == "relax.subtract" and dtype_of(value) == "int32":
-                if (shift := _scalar(made)) is None:
-                    return None
-                zero += int(shift)
+                if name == "relax.multiply":
+                    scale *= constant
+                else:
+                    shift += scale * (constant if name == "relax.add" else -constant)
             elif name != "relax.astype" or dtype_of(made.args[0]) not in _WIDENED[dtype_of(value)]:
                 return None
             value = made.args[0]
-        if not math.isfinite(scale):
+        zero = _integer(-shift / scale) if scale else None
+        if zero is None or not math.isfinite(scale):
             return None
         return Quantized(value, zero, scale, tuple(axes))
 
@@ -188,6 +190,14 @@ _WIDENED = {
     "int32": ("int8", "uint8", "int16"),
     "int16": ("int8", "uint8"),
 }
+
+
+def _integer(value: float) -> int | None:
+    """The integer that a quotient of float32 is but for rounding; None if it is no zero point."""
+    nearest = round(value) if abs(value) <= _MOST_ZERO else None
+    return (
+        nearest if nearest is not None and abs(value - nearest) <= 2.0**-21 * abs(value) else None
+    )
 
 
 def _scalar(call: relax.Call) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import linear_systems, losses, scans, scatters, searching, special
+from . import linear_systems, losses, quantized, scans, scatters, searching, special
 
 _aten = torch.ops.aten
 
@@ -216,3 +216,5 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **searching.DECOMPOSITIONS,
     **special.DECOMPOSITIONS,
 }
+#: Operators of libraries that need not be imported, by their names.
+NAMED: dict[str, Callable[..., Any]] = {**searching.NAMED, **quantized.NAMED}

@@ -14,7 +14,7 @@ from ..build_cache.source import Source
 from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
 from ..progress import Stages, step
 from ..threads import one_at_a_time
-from . import attention, decompositions, operators, searching, training_graph
+from . import attention, decompositions, operators, training_graph
 from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
@@ -146,7 +146,7 @@ def _decompositions(program: ExportedProgram) -> Any:
             table.pop(getattr(packet, overload), None)
     table.update(attention.DECOMPOSITIONS | decompositions.DECOMPOSITIONS)
     for node in program.graph.nodes:
-        if rule := searching.NAMED.get(str(node.target)):
+        if rule := decompositions.NAMED.get(str(node.target)):
             table[node.target] = rule
     return table
 
