@@ -80,7 +80,14 @@ def grouped(x: Any) -> Any:
     return x @ w.T, q
 
 
-@pytest.mark.parametrize("function", [per_tensor, per_channel, chosen, per_row, grouped])
+def integer_product(x: Any) -> Any:
+    q = ops.quantize_per_tensor(x.reshape(-1, 16), 0.02, 0, *CHAR)
+    return (torch._int_mm(q, q.T),)
+
+
+@pytest.mark.parametrize(
+    "function", [per_tensor, per_channel, chosen, per_row, grouped, integer_product]
+)
 def test_operators(function: Callable[[Any], Any]) -> None:
     """Integers are equal; the inputs pass the ends of their range."""
     x = 4 * torch.randn(2, 4, 16, generator=torch.Generator().manual_seed(4))
@@ -127,3 +134,36 @@ def test_networks_have_convolutions_of_int8() -> None:
     mod = normalize(to_relax(trace(net, arguments, (x,)).program), dtype="float16")
     workloads = [one.require_workload() for one in find_subgraphs(mod) if len(one.ops) > 1]
     assert {(w.dtype, w.out_dtype) for w in workloads} >= {("int8", "int8"), ("int8", "int32")}
+
+
+class Scaled(torch.Tensor):
+    """Weights of int8 that are scaled where they are used, as torchao's are a type of tensor."""
+
+    @staticmethod
+    def __new__(cls, q: Any, scale: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, q.shape, dtype=scale.dtype)
+
+    def __init__(self, q: Any, scale: Any) -> None:
+        self.q, self.scale = q, scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["q", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, parts: Any, context: Any, size: Any, stride: Any) -> Any:
+        return cls(parts["q"], parts["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any, kwargs: Any = None) -> Any:
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return cls(args[0].q, args[0].scale)
+        plain = [a.q.to(a.scale.dtype) * a.scale if isinstance(a, cls) else a for a in args]
+        return function(*plain, **(kwargs or {}))
+
+
+def test_weights_of_another_type_of_tensor() -> None:
+    net, x = torch.nn.Linear(16, 6), torch.randn(3, 16, generator=torch.Generator().manual_seed(5))
+    q, scale = FOUR_BITS[0], torch.linspace(0.1, 1, 6)[:, None]
+    net.weight = torch.nn.Parameter(Scaled(q, scale), requires_grad=False)
+    got = convoy.compile(net, x, cache=False)(x)
+    torch.testing.assert_close(got, x @ (q * scale).T + net.bias, rtol=1e-5, atol=1e-5)

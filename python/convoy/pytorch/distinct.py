@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ExportGraphSignature,
@@ -92,7 +93,7 @@ def _is_plain(node: Node) -> bool:
 
 def _is_dense(value: object) -> bool:
     return (
-        isinstance(value, torch.Tensor)
+        isinstance(value, FakeTensor)  # no subclass, such as weights that are quantized
         and value.layout == torch.strided
         and not value.is_complex()
         and all(type(size) is int for size in (*value.shape, *value.stride()))
