@@ -54,7 +54,7 @@ def test_equal_libraries_give_equal_archives(archive, tmp_path):
 
 def test_a_damaged_library_is_not_taken(archive):
     found = shipped.Archive.open(archive)
-    (name,) = (n for n in zipfile.ZipFile(archive).namelist() if n.endswith(".so"))
+    (name,) = (n for n in zipfile.ZipFile(archive).namelist() if n != shipped.MANIFEST)
     with zipfile.ZipFile(archive, "w") as damaged:
         damaged.writestr(name, b"other")
     assert found.read(code_key(KERNEL)) is None
@@ -65,7 +65,7 @@ def test_what_is_no_archive_is_one_error(tmp_path, content):
     path = tmp_path / "x.zip"
     if content is None:
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(shipped.MANIFEST, '{"format": 2}')
+            archive.writestr(shipped.MANIFEST, '{"format": 1}')
     else:
         path.write_bytes(content)
     with pytest.raises(CorruptArtefact, match=r"x\.zip"):
