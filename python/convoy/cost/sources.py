@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,8 +61,6 @@ def cost_model(
     records: str | os.PathLike[str] | None,
     measure: bool,
     most_measured: int | None = None,
-    proceed: Callable[[], bool] | None = None,
-    again: bool = False,
     budget: float | None = None,
     host_times: bool = True,
 ) -> tuple[CostModel, str]:
@@ -70,9 +68,9 @@ def cost_model(
 
     Shipped records and the user's own (``records``, default: in the data folder of the user); with
     ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
-    ``proceed``: see MeasuredCost), with ``again`` everything. Without ``host_times`` those of
-    records are not rescaled to this CPU, which takes measurements of its own: what is replayed as a
-    CUDA graph does not depend on them.
+    ``budget``: see :class:`MeasuredCost`). Without ``host_times`` those of records are not rescaled
+    to this CPU, which takes measurements of its own: what is replayed as a CUDA graph does not
+    depend on them.
     """
     from ..records import environment as environments
     from ..records.record import Record
@@ -91,6 +89,6 @@ def cost_model(
         store.append(Record(workload, candidate, measurement, narrowed))
 
     hosts = HostTimes(here.boot) if host_times else None
-    recorded = None if again else RecordedCost(store, here, hosts, device)
-    model = MeasuredCost(backends, device, recorded, save, most_measured, proceed, budget)
+    recorded = RecordedCost(store, here, hosts, device)
+    model = MeasuredCost(backends, device, recorded, save, most_measured, budget)
     return model, here.id
