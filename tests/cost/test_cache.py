@@ -1,4 +1,4 @@
-"""What the L2 cache makes of figures inside a network."""
+"""Times inside a network, between a warm and a cold L2 cache."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_where_data_stay_in_the_cache_kernels_are_as_quick_as_alone() -> None:
 
 
 def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> None:
-    figure = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
-    pairs = [(Candidate(name, "k"), figure) for name in ("slow", "quick")]
+    measured = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
+    pairs = [(Candidate(name, "k"), measured) for name in ("slow", "quick")]
     pairs.append((Candidate("slow", "unknown"), Measurement(kernel_us=4.0)))
     given = {SMALL: Offers(SMALL, [Offer(*pair) for pair in pairs])}
     found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].measured
@@ -111,5 +111,5 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) ->
     forms = list(normal_forms(network(512, layers), None, "float16"))
     placed = Placer(forms, [cutlass_backend()], Device(), WithCold()).place("graph")
     for choice in placed.plan.choices:
-        figure = choice.chosen.measurement
-        assert figure.cold_us - figure.kernel_us == pytest.approx(longer)
+        measured = choice.chosen.measurement
+        assert measured.cold_us - measured.kernel_us == pytest.approx(longer)
