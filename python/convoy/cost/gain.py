@@ -1,9 +1,9 @@
 """The expected gain of a measurement, which decides what a budget is spent on.
 
 The logarithm of a candidate's time is normally distributed around its estimate, corrected by what
-measurements say of its error (:mod:`.errors`). A measurement gains time if the candidate turns out
-to be faster than what would be selected without it or, for the candidate that would be selected,
-slower than the next one.
+measurements say of its error (:mod:`.estimate_errors`). A measurement gains time if the candidate
+turns out to be faster than what would be selected without it or, for the candidate that would be
+selected, slower than the next one.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
 of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch
@@ -20,7 +20,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.workload import Workload
-from .errors import Errors
+from .estimate_errors import Errors
 from .nearest import least_us
 
 #: Where nothing is recorded: time of a backend's first guess over the minimum, and the logarithm

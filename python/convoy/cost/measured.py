@@ -12,7 +12,7 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .errors import Errors
+from .estimate_errors import Errors
 from .estimates import estimated
 from .gain import Belief, most_gain
 from .links import LEAST_GAIN_US, Link, untimed_links

@@ -90,8 +90,8 @@ def schedule(
     Raises:
         NotSchedulable: The network must stay as it is.
     """
-    program = read(lowered.calls, plan.device)  # raises before anything is compiled
-    if compiled and lowered.kernels is not None:
+    program = read(lowered.calls, plan.device)  # raises NotSchedulable before anything is compiled
+    if compiled and lowered.kernels is not None:  # compiling replaces kernels that do not compile
         program = read(lowered.calls, plan.device)
     costs = GRAPH if cuda_graph else EAGER
     ops = durations.from_plan(program.ops, plan)
