@@ -106,7 +106,7 @@ def read(folder: Path) -> tuple[dict[str, Times], dict[Workload, list[HostSample
 def compare(
     times: Times, near: Neighbours, budget: float, each: float
 ) -> dict[str, dict[Workload, Candidate]]:
-    """What each rule chooses."""
+    """Compare the choices of each rule."""
     return {
         "first guess": {workload: first_guess(found) for workload, found in times.items()},
         "near": {workload: nearest(workload, found, near) for workload, found in times.items()},

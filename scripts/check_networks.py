@@ -47,7 +47,7 @@ FACTOR = 4.0
 
 @dataclass(frozen=True)
 class Form:
-    """How a network is built: precision, batch size, and options of convoy.build."""
+    """One way to build a network: precision, batch size, and options of convoy.build."""
 
     precision: str
     batch: int

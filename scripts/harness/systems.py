@@ -38,7 +38,7 @@ ENVIRONMENTS = {"sync": {"CUDA_LAUNCH_BLOCKING": "1"}}
 
 @dataclass(frozen=True)
 class System:
-    """How a network is placed, compiled and run.
+    """One way to place, compile and run a network.
 
     ``mode``: "graph" (replayed as one CUDA graph), "stream" (asynchronous launches) or "sync"
     (CUDA_LAUNCH_BLOCKING=1: a synchronization after every launch).

@@ -88,7 +88,7 @@ def check(rows: list[Row]) -> None:
 
 
 def disagreement(losses: list[float], peers: dict[str, list[float]]) -> str:
-    """How losses differ from the float32 ones by more than rounding does; empty if not."""
+    """Describe how losses differ from the float32 ones by more than rounding; empty if not."""
     want = peers.get(PEERS["float32"])
     if want is None:
         return ""

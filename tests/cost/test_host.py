@@ -34,9 +34,9 @@ THERE = Environment("NVIDIA H200", 132, host="a quick one", boot="monday")
 
 def record(channels: int, backend: str = "cudnn", kernel: str = "k", host: str = "") -> Record:
     workload = Workload("fprop", 1, 14, 14, channels, 64, 1, 1)
-    figure = Measurement(4.0, 0.1, 5.0, 3.0, 0.2, 11.0, 0.4, 30)
+    measured = Measurement(4.0, 0.1, 5.0, 3.0, 0.2, 11.0, 0.4, 30)
     where = dataclasses.replace(THERE, host=host or THERE.host)
-    return Record(workload, Candidate(backend, kernel), figure, where)
+    return Record(workload, Candidate(backend, kernel), measured, where)
 
 
 def slower(enqueue: float, wait: float, noise: float = 0.0, seed: int = 0):
@@ -55,11 +55,11 @@ RECORDS = [record(c) for c in range(8, 400, 8)]
 def test_records_of_a_slower_host_are_brought_to_this_one() -> None:
     hosts = HostTimes("tuesday")
     hosts.calibrate(RECORDS, slower(1.5, 1.2, noise=0.04))
-    figure = hosts.measurement(RECORDS[3])
-    assert figure.kernel_us == 4.0 and figure.cold_us == 5.0 and figure.samples == 30
-    assert figure.enqueue_us == pytest.approx(4.5, rel=0.04)
-    assert figure.enqueue_spread_us == pytest.approx(0.3, rel=0.04)
-    assert figure.e2e_us == pytest.approx(4.0 + 7.0 * 1.2)
+    measured = hosts.measurement(RECORDS[3])
+    assert measured.kernel_us == 4.0 and measured.cold_us == 5.0 and measured.samples == 30
+    assert measured.enqueue_us == pytest.approx(4.5, rel=0.04)
+    assert measured.enqueue_spread_us == pytest.approx(0.3, rel=0.04)
+    assert measured.e2e_us == pytest.approx(4.0 + 7.0 * 1.2)
     (ratio,) = hosts.ratios.values()
     assert ratio.samples == SAMPLES
 
@@ -166,15 +166,15 @@ def test_of_many_records_of_a_kind_the_median_counts() -> None:
     rng = random.Random(3)
 
     def noisy(kernel: str, count: int, enqueue: float) -> list[Record]:
-        figures = [
+        measurements = [
             dataclasses.replace(
                 RECORDS[0].measurement, enqueue_us=enqueue * rng.uniform(0.7, 1.3), e2e_us=4.0 + us
             )
             for us in (rng.uniform(5.0, 9.0) for _ in range(count))
         ]
         return [
-            dataclasses.replace(record(8 * i, kernel=kernel), measurement=figure)
-            for i, figure in enumerate(figures, 1)
+            dataclasses.replace(record(8 * i, kernel=kernel), measurement=measured)
+            for i, measured in enumerate(measurements, 1)
         ]
 
     many, split = noisy("eng39_k25=1", 40, 6.0), noisy("eng39_split2", 40, 9.0)
@@ -219,7 +219,7 @@ def test_many_records_of_a_kind_from_here_count_for_those_from_elsewhere() -> No
 def test_one_outlier_does_not_decide() -> None:
     there = Measurement(kernel_us=4.0, enqueue_us=3.0, e2e_us=11.0)
     here = [dataclasses.replace(there, enqueue_us=q) for q in (4.5, 4.4, 30.0, 4.6, 4.5)]
-    assert ratio_of([(there, figure) for figure in here]).enqueue == pytest.approx(1.5)
+    assert ratio_of([(there, measured) for measured in here]).enqueue == pytest.approx(1.5)
 
 
 def test_choice_is_of_the_common_kernel_and_does_not_depend_on_the_order() -> None:
@@ -266,7 +266,7 @@ def chain(channels: Sequence[int] = (8, 16, 24, 32, 40, 48, 56, 64)) -> tvm.IRMo
     return builder.get()
 
 
-def test_placing_on_a_gpu_brings_records_of_another_host_here(
+def test_placing_on_a_gpu_rescales_records_of_another_host(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What convoy.place and convoy.build do where there is a GPU, without any option."""
@@ -292,10 +292,10 @@ def test_placing_on_a_gpu_brings_records_of_another_host_here(
     placed = convoy.place(chain(), objective="stream", **options)
     assert placed.plan.source == "measured" and len(placed.plan.choices) == 7
     for choice in placed.plan.choices:
-        figure = choice.chosen.measurement
-        assert figure.kernel_us == recorded.kernel_us
-        assert figure.enqueue_us == pytest.approx(1.5 * 3.0)
-        assert figure.e2e_us == pytest.approx(4.0 + 1.2 * 7.0)
+        found = choice.chosen.measurement
+        assert found.kernel_us == recorded.kernel_us
+        assert found.enqueue_us == pytest.approx(1.5 * 3.0)
+        assert found.e2e_us == pytest.approx(4.0 + 1.2 * 7.0)
     assert len(measured) == SAMPLES, "a few stand for all, and nothing is measured again"
     again = convoy.place(chain(), objective="stream", measure=False, **options)
     assert again.plan.choices[0].chosen.measurement.enqueue_us == recorded.enqueue_us

@@ -21,7 +21,7 @@ from convoy.ir.workload import Workload
 from convoy.lower.lowered import Lowered
 from convoy.lower.target import with_arch
 from convoy.measure import reference
-from convoy.pipeline.emit import rewritten
+from convoy.pipeline.lowering import rewritten
 from convoy.placement.placement import Placement
 from convoy.runtime import load_runtime
 from convoy.streams.schedule import schedule

@@ -39,7 +39,7 @@ from convoy.ir.device import Device
 from convoy.lower.describe import describe
 from convoy.lower.target import with_arch
 from convoy.pipeline import find_backends, place
-from convoy.pipeline.emit import lower
+from convoy.pipeline.lowering import lower
 from convoy.runtime.compiled import CompiledModule
 from convoy.runtime.session import Session
 from convoy.streams.link import Part, link

@@ -292,7 +292,7 @@ def run(launch: rules.Launch, problem: Problem, library: KernelLibrary, device: 
     if reason := library.check(shape):
         raise RuntimeError(f"check: {reason}")
     wanted = library.workspace(shape)
-    assert wanted <= rules.workspace_bytes(launch, workload), "workspace figure too small"
+    assert wanted <= rules.workspace_bytes(launch, workload), "too small a workspace"
     workspace = torch.empty(wanted + GUARD, dtype=torch.uint8, device="cuda")
     kernel = library.prepare(shape, problem.operands(workspace))
     footprint = kernel.footprint()

@@ -110,6 +110,6 @@ def test_example_backend(monkeypatch: pytest.MonkeyPatch, dtype: str, epilogue: 
     )  # fmt: skip
     (candidate,) = backend.propose(workload, device)
     binary = backend.build(workload, candidate, device)
-    figure = protocol.measure(workload, candidate, binary, device)
-    assert figure.ok, figure.failure
-    assert figure.error <= tolerance(workload)
+    measured = protocol.measure(workload, candidate, binary, device)
+    assert measured.ok, measured.failure
+    assert measured.error <= tolerance(workload)

@@ -1,5 +1,5 @@
 """The runtime on a real GPU: every kind of cuDNN engine against float64, captures, streams,
-threads, other versions. Runs in some minutes; `-s` shows the figures."""
+threads, other versions. Runs in some minutes; `-s` shows the times."""
 
 from __future__ import annotations
 
@@ -172,13 +172,14 @@ def test_each_engine_is_right(workload: Workload, device: Device) -> None:
     wrong = {}
     for candidate in candidates:
         binary = CudnnBackend().build(workload, candidate, device)
-        figure = protocol.measure(workload, candidate, binary, device)
+        measured = protocol.measure(workload, candidate, binary, device)
         print(
-            f"{candidate.kernel:52s} kernel {figure.kernel_us} cold {figure.cold_us} "
-            f"enqueue {figure.enqueue_us} e2e {figure.e2e_us} error {figure.error} {figure.failure}"
+            f"{candidate.kernel:52s} kernel {measured.kernel_us} cold {measured.cold_us} "
+            f"enqueue {measured.enqueue_us} e2e {measured.e2e_us} error {measured.error} "
+            f"{measured.failure}"
         )
-        if not figure.ok:
-            wrong[candidate.kernel] = figure.failure
+        if not measured.ok:
+            wrong[candidate.kernel] = measured.failure
     assert len(wrong) < len(candidates), wrong
     unexpected = {k: why for k, why in wrong.items() if "relative L2 error" not in why}
     assert not unexpected
@@ -189,17 +190,17 @@ def test_figures_make_sense(device: Device) -> None:
     candidate = propose(workload, device)[0]
     binary = CudnnBackend().build(workload, candidate, device)
     started = time.perf_counter()
-    figure = protocol.measure(workload, candidate, binary, device)
-    print(figure, f"{time.perf_counter() - started:.2f} s in all")
-    assert figure.ok, figure.failure
-    assert figure.kernel_us is not None and figure.e2e_us is not None
-    assert figure.cold_us is not None and figure.enqueue_us is not None
-    teraflops = workload.flops / figure.kernel_us / 1e6
+    measured = protocol.measure(workload, candidate, binary, device)
+    print(measured, f"{time.perf_counter() - started:.2f} s in all")
+    assert measured.ok, measured.failure
+    assert measured.kernel_us is not None and measured.e2e_us is not None
+    assert measured.cold_us is not None and measured.enqueue_us is not None
+    teraflops = workload.flops / measured.kernel_us / 1e6
     assert 20 < teraflops < 2000
-    assert figure.e2e_us > figure.kernel_us
-    assert figure.cold_us > 0.9 * figure.kernel_us
+    assert measured.e2e_us > measured.kernel_us
+    assert measured.cold_us > 0.9 * measured.kernel_us
     again = protocol.measure(workload, candidate, binary, device)
-    assert again.kernel_us == pytest.approx(figure.kernel_us, rel=0.15)
+    assert again.kernel_us == pytest.approx(measured.kernel_us, rel=0.15)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["global", "thread_local", "relaxed"])
@@ -314,9 +315,9 @@ def test_threads(shared_stream: bool, device: Device, streams: Streams) -> None:
 
 def test_hot_path_in_microseconds(device: Device) -> None:
     case = Case(conv(n=1), device)
-    figures = list(function("measure.enqueue_us")(case.run, case.tensors, 0, 20, 50, 1e6))
-    print(f"enqueue: median {np.median(figures):.2f} us")
-    assert np.median(figures) < 20
+    times = list(function("measure.enqueue_us")(case.run, case.tensors, 0, 20, 50, 1e6))
+    print(f"enqueue: median {np.median(times):.2f} us")
+    assert np.median(times) < 20
 
 
 def test_engine_of_another_version(device: Device) -> None:

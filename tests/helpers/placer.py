@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 
 import tvm
 
@@ -10,6 +11,7 @@ from convoy.backends.base import Backend
 from convoy.cost.model import CostModel
 from convoy.cost.price import price
 from convoy.ir.device import Device
+from convoy.ir.offer import Offers
 from convoy.partition.partition import partition
 from convoy.placement.placement import Placement
 from convoy.placement.select import explained, select
@@ -32,9 +34,22 @@ class Placer:
     def place(
         self, objective: str = "graph", search: str = "exact", backends: Sequence[str] = ()
     ) -> Placement:
-        return select(
-            self.graphs, self.offers, objective, search, backends=backends, source=self._source
-        )
+        graphs, offers = self.graphs, self.offers
+        if backends:  # some of the graphs' backends
+            graphs = [dataclasses.replace(graph, backends=tuple(backends)) for graph in graphs]
+            offers = {workload: _of(found, backends) for workload, found in offers.items()}
+        return select(graphs, offers, objective, search, source=self._source)
 
     def explain(self, placed: Placement, search: str = "exact") -> Placement:
         return explained(placed, self.offers, search)
+
+
+def _of(offers: Offers, backends: Collection[str]) -> Offers:
+    """The offers of some backends."""
+    return dataclasses.replace(
+        offers,
+        measured=[o for o in offers.measured if o.candidate.backend in backends],
+        unmeasured=[c for c in offers.unmeasured if c.backend in backends],
+        failed=[o for o in offers.failed if o.candidate.backend in backends],
+        declines=[d for d in offers.declines if d.backend in backends],
+    )

@@ -1,4 +1,4 @@
-"""What each objective counts of a figure: warm and cold kernels, host time, synchronized calls."""
+"""Costs of measurements by objective: warm and cold kernels, host time, synchronized calls."""
 
 from __future__ import annotations
 

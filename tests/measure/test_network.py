@@ -18,7 +18,7 @@ def test_networks_take_turns_under_the_lock() -> None:
     log: list[str] = []
 
     @contextlib.contextmanager
-    def take_turn() -> Iterator[None]:
+    def lock() -> Iterator[None]:
         log.append("begin")
         yield
         log.append("end")
@@ -31,7 +31,7 @@ def test_networks_take_turns_under_the_lock() -> None:
         return sample
 
     samplers = [sampler("a", 3.0), sampler("b", 4.0)]
-    first, second = network.time_networks(samplers, 2, 5, take_turn=take_turn)
+    first, second = network.time_networks(samplers, 2, 5, lock=lock)
     assert log == ["begin", "a", "b", "end"] * 2
     assert first.us == (3.0,) * 10 and second.us == (4.0,) * 10
 

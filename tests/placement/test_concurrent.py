@@ -85,8 +85,8 @@ def test_where_combinations_are_many_a_descent_finds_one() -> None:
 
 
 def test_undominated_are_faster_or_narrower() -> None:
-    figures = [(10.0, 1.0), (11.0, 0.6), (10.5, 3.0), (12.0, 0.6), (14.0, 0.2), (13.0, 0.7)]
-    offered = [other(f"{us}", us, Occupancy(waves=waves)) for us, waves in figures]
+    kernels = [(10.0, 1.0), (11.0, 0.6), (10.5, 3.0), (12.0, 0.6), (14.0, 0.2), (13.0, 0.7)]
+    offered = [other(f"{us}", us, Occupancy(waves=waves)) for us, waves in kernels]
     assert [v.duration_us for v in undominated(offered)] == [10.0, 11.0, 14.0]
     assert undominated([]) == []
 

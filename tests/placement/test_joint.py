@@ -127,10 +127,10 @@ def test_explained_under_the_other_objectives(forms: list[tvm.IRModule]) -> None
 
     class Mixed(PerLaunch):
         def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
-            (figure, *_) = super().measurements(workload, candidates)
-            assert figure is not None
+            (measured, *_) = super().measurements(workload, candidates)
+            assert measured is not None
             e2e = 5.0 if workload.k in WIDTHS else 40.0
-            made = Measurement(figure.kernel_us, 0.0, None, 2.0, 0.0, e2e, 0.0, 1)
+            made = Measurement(measured.kernel_us, 0.0, None, 2.0, 0.0, e2e, 0.0, 1)
             return [made for _ in candidates]
 
     network_placer = Placer(forms, BACKENDS, DEVICE, Mixed(10.0))

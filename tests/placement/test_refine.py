@@ -34,8 +34,8 @@ def branches() -> MatchGraph:
     offers = []
     for name, us, rows in (("wide", 10.0, 16), ("narrow", 12.0, 256)):
         config = make_config(kernel={"family": "x", "tile": [rows, 64, 64]}, split_k=1)
-        figure = Measurement(kernel_us=us, enqueue_us=3.0, e2e_us=us + 8)
-        offers.append(Offer(Candidate("cutlass", name, config), figure))
+        measured = Measurement(kernel_us=us, enqueue_us=3.0, e2e_us=us + 8)
+        offers.append(Offer(Candidate("cutlass", name, config), measured))
     subgraphs = tuple(
         Subgraph(op, (op,), (op,), workload, offers=tuple(offers)) for op in ("left", "right")
     )

@@ -33,8 +33,8 @@ def test_merge_keeps_the_latest_of_each(tmp_path: Path, make_record) -> None:
     outcome = maintenance.merge([a, b], target)
     assert (outcome.kept, outcome.removed, outcome.skipped) == (4, 1, 0)
     assert _kernels(target) == ["eng1", "eng2", "eng3", "eng4"]
-    figures = {r.candidate.kernel: r.measurement.kernel_us for r in RecordStore(target)}
-    assert figures["eng1"] == 1.0
+    times = {r.candidate.kernel: r.measurement.kernel_us for r in RecordStore(target)}
+    assert times["eng1"] == 1.0
     text = target.read_bytes()
     assert maintenance.merge([tmp_path], target).removed == 4  # merging again changes nothing
     assert target.read_bytes() == text

@@ -32,7 +32,7 @@ from convoy.records.record import Record, header_line
 from convoy.records.store import RecordStore, RecordsWarning
 
 sizes = st.integers(1, 2048)
-figures = st.none() | st.floats(0.01, 1e6, allow_nan=False)
+times = st.none() | st.floats(0.01, 1e6, allow_nan=False)
 names = st.text(max_size=20)
 workloads = st.builds(
     Workload,
@@ -52,7 +52,7 @@ workloads = st.builds(
 candidates = st.builds(
     Candidate, names, names, names, sizes, sizes, st.booleans(), st.lists(names).map(tuple)
 )
-measurements = st.builds(Measurement, figures, figures, enqueue_us=figures, failure=names)
+measurements = st.builds(Measurement, times, times, enqueue_us=times, failure=names)
 environments = st.builds(Environment, names, st.integers(0, 200), names, names, names)
 records = st.builds(Record, workloads, candidates, measurements, environments)
 
@@ -368,12 +368,3 @@ def test_a_lock_that_is_never_freed(tmp_path: Path, make_record, monkeypatch) ->
     path = tmp_path / "r.jsonl"
     with record_file.locked(path), pytest.raises(CacheUnwritable, match="another process"):
         RecordStore(write_to=path).append(make_record())
-
-
-def test_durable_syncs_every_append(tmp_path: Path, make_record, monkeypatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(record_file.os, "fsync", synced.append)
-    RecordStore(write_to=tmp_path / "a.jsonl").append(make_record())
-    assert synced == []
-    RecordStore(write_to=tmp_path / "b.jsonl", durable=True).append(make_record())
-    assert len(synced) == 1

@@ -20,8 +20,8 @@ def conv(**changes: object) -> Workload:
 
 
 def scored(backend: str, kernel: str, kernel_us: float, enqueue_us: float, e2e_us: float) -> Offer:
-    figure = Measurement(kernel_us=kernel_us, enqueue_us=enqueue_us, e2e_us=e2e_us)
-    return Offer(Candidate(backend, kernel), figure)
+    measured = Measurement(kernel_us=kernel_us, enqueue_us=enqueue_us, e2e_us=e2e_us)
+    return Offer(Candidate(backend, kernel), measured)
 
 
 def plan() -> Plan:

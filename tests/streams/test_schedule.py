@@ -38,7 +38,7 @@ def @main(%data: Tensor[(1, 64, 28, 28), float32], %w0: Tensor[(64, 64, 3, 3), f
 
 
 class Made(Backend):
-    """Candidates with figures of its own; builds what the runtime's stand-in could load."""
+    """Candidates with times of its own; builds what the runtime's stand-in could load."""
 
     name = "made"
 

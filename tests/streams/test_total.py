@@ -21,7 +21,7 @@ from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.lower.lowered import Lowered
 from convoy.lower.target import cuda_target
 from convoy.pipeline import place, predict_schedule
-from convoy.pipeline.emit import rewritten
+from convoy.pipeline.lowering import rewritten
 from convoy.placement import explain
 from convoy.placement.placement import Placement
 from convoy.relay.convert import to_relax

@@ -55,9 +55,9 @@ def test_records_go_to_their_network(tmp_path: Path, gpu: str) -> None:
     new = tmp_path / "new.jsonl"
     store = RecordStore(write_to=new)
     environment = Environment(gpu=gpu, sm_count=132)
-    figures = Measurement(kernel_us=1.0, samples=1)
+    measured = Measurement(kernel_us=1.0, samples=1)
     own = next(w for w in listed if w.r == 5)  # no other network has any
-    store.append(Record(own, Candidate("cudnn", "eng1"), figures, environment))
+    store.append(Record(own, Candidate("cudnn", "eng1"), measured, environment))
     script = root / "ship.py"
     source = (TUNING / "ship_records.py").read_text()
     moved = f'paths.records_dir = lambda: Path("{root}/tuning/records")\n'

@@ -1,4 +1,4 @@
-"""Features and the ranking model, on made-up figures and on shipped records."""
+"""Features and the ranking model, on made-up times and on shipped records."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CONV = Workload("fprop", 8, 28, 28, 128, 128, 3, 3, padding=(1, 1, 1, 1))
 
 def sample(i: int, count: int = 20) -> Sample:
     of = fakes.workload(i)
-    figures = [
+    times = [
         (c, Measurement(kernel_us=fakes.time_us(of, c))) for c in fakes.space(of, count).candidates
     ]
-    return Sample(of, tuple(figures))
+    return Sample(of, tuple(times))
 
 
 def of(workload: Workload, candidate: Candidate) -> dict[str, float]:
@@ -91,15 +91,15 @@ def test_every_candidate_of_every_backend_has_features() -> None:
 
 
 def test_relative_times() -> None:
-    figures = [
+    times = [
         (fakes.candidate(0), Measurement(kernel_us=4.0)),
         (fakes.candidate(1), Measurement(kernel_us=2.0)),
         (fakes.candidate(2), Measurement(failure="it broke")),
         (fakes.candidate(3), Measurement(kernel_us=1000.0)),
     ]
-    logs = [log for _, log in relative(figures)]
+    logs = [log for _, log in relative(times)]
     assert logs == pytest.approx([math.log(2), 0.0, math.log(SLOWEST), math.log(SLOWEST)])
-    assert relative(figures[2:3]) == []
+    assert relative(times[2:3]) == []
 
 
 def test_what_is_learnt_carries_over_to_other_workloads() -> None:

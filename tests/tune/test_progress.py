@@ -14,9 +14,9 @@ from convoy.tune.job import Result
 from convoy.tune.progress import ShowProgress
 
 
-def result(i: int, **figures) -> Result:
+def result(i: int, **times) -> Result:
     return Result(
-        fakes.workload(), fakes.candidate(i), Measurement(**figures), fakes.ENVIRONMENT, 0.01
+        fakes.workload(), fakes.candidate(i), Measurement(**times), fakes.ENVIRONMENT, 0.01
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from .. import __version__, pipeline
 from ..errors import InvalidOption
 from ..measure import network
-from ..measure.turns import turn
+from ..measure.gpu_lock import gpu_lock
 from ..progress import Progress, stages
 from ..runtime import present_device
 from ..runtime.compiled import CompiledModule, load
@@ -144,7 +144,7 @@ def _measure(
             memory.append(used_bytes(target) - before)
         except Skipped as why:
             skipped.append(Row(name, batch, skipped=str(why)))
-    lock = turn if target == "cuda" else _no_lock
+    lock = gpu_lock if target == "cuda" else _no_lock
     latency, throughput = _times(running, seconds, lock)
     expected = own.outputs()
     rows = [
@@ -169,20 +169,20 @@ def _measure(
 def _times(
     running: Sequence[System],
     seconds: float,
-    take_turn: Callable[[], AbstractContextManager[object]],
+    lock: Callable[[], AbstractContextManager[object]],
 ) -> tuple[list[network.Samples], list[network.Samples]]:
     """Times of synchronized calls and of bursts, with the systems alternating."""
     rough = [_rough_us(system) for system in running]
     count = max(3, min(400, int(0.5e6 * seconds / ROUNDS / max(rough))))
     alone = [network.bursts(s.run, s.synchronize, 1) for s in running]
-    latency = network.time_networks(alone, ROUNDS, count, take_turn=take_turn)
+    latency = network.time_networks(alone, ROUNDS, count, lock=lock)
     many = [
         network.bursts(s.run, s.synchronize, network.runs_per_burst(us))
         for s, us in zip(running, rough, strict=True)
     ]
     number = max(network.runs_per_burst(us) * us for us in rough)
     count = max(2, min(40, int(0.5e6 * seconds / ROUNDS / number)))
-    return latency, network.time_networks(many, ROUNDS, count, take_turn=take_turn)
+    return latency, network.time_networks(many, ROUNDS, count, lock=lock)
 
 
 def _rough_us(system: System) -> float:
@@ -194,7 +194,7 @@ def _rough_us(system: System) -> float:
 def _device_ms(
     compiled: CompiledModule,
     session: Session,
-    take_turn: Callable[[], AbstractContextManager[object]],
+    lock: Callable[[], AbstractContextManager[object]],
 ) -> float:
     """Median time of the network's CUDA graph on the device."""
     from tvm.runtime.vm import VirtualMachine
@@ -202,7 +202,7 @@ def _device_ms(
     main = VirtualMachine(compiled.module, session.device)["main"]
     inputs = [session.input(i) for i in range(len(session.input_info))]
     replays = network.graph_replays(main, inputs, session.device.index)
-    (samples,) = network.time_networks([replays], take_turn=take_turn)
+    (samples,) = network.time_networks([replays], lock=lock)
     return samples.median_us / 1e3
 
 

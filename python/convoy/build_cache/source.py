@@ -18,7 +18,7 @@ from ..threads import in_threads
 
 @dataclass(frozen=True)
 class Source:
-    """Where a network's Relax module comes from.
+    """The origin of a network's Relax module.
 
     Attributes:
         module: Import it.

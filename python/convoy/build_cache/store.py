@@ -124,7 +124,7 @@ class ModuleCache:
                 path.unlink(missing_ok=True)
 
     def _entries(self) -> Iterator[tuple[float, Path, str]]:
-        """When each entry was last used, its file, and the name of its library."""
+        """Return the time of last use, file and library name of each entry."""
         for path in self.folder.glob("*.json"):
             try:
                 sha256 = json.loads(path.read_bytes())["sha256"]

@@ -24,7 +24,8 @@ from ..ir.candidate import Candidate
 from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
 from ..ir.operands import DTYPE_BYTES
-from ..ir.workload import OPS, Workload
+from ..ir.workload import Workload
+from ..ir.workload_fields import OPS
 
 Array = npt.NDArray[np.float32]
 Features = dict[str, float]

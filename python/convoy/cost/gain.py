@@ -1,9 +1,9 @@
 """The expected gain of a measurement, which decides what a budget is spent on.
 
 The logarithm of a candidate's time is normally distributed around its estimate, corrected by what
-measurements say of its error (:mod:`.errors`). A measurement gains time if the candidate turns out
-to be faster than what would be selected without it or, for the candidate that would be selected,
-slower than the next one.
+measurements say of its error (:mod:`.estimate_errors`). A measurement gains time if the candidate
+turns out to be faster than what would be selected without it or, for the candidate that would be
+selected, slower than the next one.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
 of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch
@@ -13,14 +13,14 @@ size, and 7.4% without any records (geometric means).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.workload import Workload
-from .errors import Errors
+from .estimate_errors import Errors
 from .nearest import least_us
 
 #: Where nothing is recorded: time of a backend's first guess over the minimum, and the logarithm
@@ -28,10 +28,12 @@ from .nearest import least_us
 _FIRST_GUESS, _LATER, _LAST = 3.0, 0.02, 20
 #: Times over the minimum from which the best of a workload without estimates counts as unknown.
 _SLOW = 5.0
+#: Candidates that are built ahead together while a budget lasts.
+AT_ONCE = 16
 
 
 class Belief:
-    """What is measured and estimated of the candidates of one workload.
+    """Measurements and estimates of the candidates of one workload.
 
     Args:
         left: Candidates that may be measured, with their estimates.
@@ -131,6 +133,20 @@ class Belief:
                 found[candidate] = log + error, spread
             self._known = len(self._errors), found
         return self._known[1]
+
+
+def most_gain(
+    beliefs: Sequence[Belief], least_us: float, all_of_them: bool
+) -> list[tuple[Belief, Candidate]]:
+    """Return up to AT_ONCE candidates to measure next, one of each workload: those that have to be,
+    then the largest expected gains above ``least_us``; without ``all_of_them`` the former alone."""
+    found = []
+    for belief in beliefs:
+        gain, candidate = belief.next()
+        if candidate is not None and (belief.blind or (all_of_them and gain > least_us)):
+            found.append((not belief.blind, -gain, belief.workload.key, belief, candidate))
+    found.sort(key=lambda item: item[:3])
+    return [(belief, candidate) for *_, belief, candidate in found[:AT_ONCE]]
 
 
 def _least(expected: Mapping[Candidate, tuple[float, float]]) -> Candidate:

@@ -31,7 +31,7 @@ from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
-from .errors import kind_of
+from .estimate_errors import kind_of
 
 if TYPE_CHECKING:
     from ..records.record import HostSample

@@ -17,9 +17,9 @@ from ..ir.workload import Workload
 from ..partition.alternatives import Declined, plausible, plausible_workloads
 from ..partition.match_graph import MatchGraph
 from ..progress import step
-from .cache import in_network, stays, touched_bytes
 from .chained import as_links
 from .estimates import estimated, scaled
+from .l2_cache import in_network, stays, touched_bytes
 from .model import CostModel
 
 
@@ -45,7 +45,7 @@ def price(
 
     Returns:
         The offers of every workload that was asked for (see :func:`price_workloads`), with host
-        times and cold times as in :func:`convoy.cost.cache.in_network`, and times as links of a
+        times and cold times as in :func:`convoy.cost.l2_cache.in_network`, and times as links of a
         chain as in :func:`convoy.cost.chained.as_links`.
     """
     names = [backend.name for backend in backends]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,24 +56,34 @@ def _store(records: str | os.PathLike[str] | None) -> RecordStore:
 
 
 def cost_model(
+    costs: str | CostModel | None,
     backends: Sequence[Backend],
     device: Device,
-    records: str | os.PathLike[str] | None,
-    measure: bool,
+    records: str | os.PathLike[str] | None = None,
+    *,
+    measure: bool = False,
     most_measured: int | None = None,
-    proceed: Callable[[], bool] | None = None,
-    again: bool = False,
     budget: float | None = None,
     host_times: bool = True,
 ) -> tuple[CostModel, str]:
-    """The cost model of a placement, and the id of the environment that it speaks of.
+    """Return the cost model of a placement, and the id of the environment that it speaks of.
 
-    Shipped records and the user's own (``records``, default: in the data folder of the user); with
-    ``measure`` what they lack is measured and added to the user's own (``most_measured`` and
-    ``proceed``: see MeasuredCost), with ``again`` everything. Without ``host_times`` those of
-    records are not rescaled to this CPU, which takes measurements of its own: what is replayed as a
-    CUDA graph does not depend on them.
+    Args:
+        costs: A cost model, or the name of one that needs no GPU. Otherwise measurements: shipped
+            records and the user's own, and what these lack is measured or estimated.
+        backends: Backends whose candidates are measured.
+        device: The GPU that the network will run on.
+        records: File of the user's own records (default: in the user's data folder), to which
+            measurements are added.
+        measure: Whether to measure; ``most_measured`` and ``budget`` as for :class:`MeasuredCost`.
+        host_times: Whether to rescale those of records to this CPU, which takes measurements of
+            its own. What is replayed as a CUDA graph does not depend on them.
     """
+    if costs is not None and not isinstance(costs, str):
+        return costs, ""
+    if costs is not None and costs != "measured":
+        return named(costs, device, records, host_times), ""
+
     from ..records import environment as environments
     from ..records.record import Record
 
@@ -91,6 +101,6 @@ def cost_model(
         store.append(Record(workload, candidate, measurement, narrowed))
 
     hosts = HostTimes(here.boot) if host_times else None
-    recorded = None if again else RecordedCost(store, here, hosts, device)
-    model = MeasuredCost(backends, device, recorded, save, most_measured, proceed, budget)
+    recorded = RecordedCost(store, here, hosts, device)
+    model = MeasuredCost(backends, device, recorded, save, most_measured, budget)
     return model, here.id

@@ -118,7 +118,7 @@ class GraphExecutorFactoryModule:
 
     @property
     def lib(self) -> GraphExecutorFactoryModule:
-        """What `get_lib` returns."""
+        """The result of `get_lib`."""
         return self
 
     @property

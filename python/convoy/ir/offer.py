@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..errors import InvalidOption
@@ -52,13 +50,3 @@ class Offers:
     unmeasured: list[Candidate] = field(default_factory=list)
     failed: list[Offer] = field(default_factory=list)
     declines: list[Decline] = field(default_factory=list)
-
-    def only(self, backends: Collection[str]) -> Offers:
-        """Return the same from these backends alone."""
-        return dataclasses.replace(
-            self,
-            measured=[o for o in self.measured if o.candidate.backend in backends],
-            unmeasured=[c for c in self.unmeasured if c.backend in backends],
-            failed=[o for o in self.failed if o.candidate.backend in backends],
-            declines=[d for d in self.declines if d.backend in backends],
-        )

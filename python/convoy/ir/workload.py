@@ -5,23 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import Literal
 
 from ..errors import InvalidWorkload
 from . import fields as checks
-from . import operands, workload_names
+from . import operands, workload_fields, workload_names
 from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
-from .operands import DTYPE_BYTES, Operand
-
-Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
-OPS: tuple[Op, ...] = ("fprop", "dgrad", "wgrad", "matmul", "attention")
-_KNOWN: dict[str, tuple[str, ...]] = {
-    "op": OPS,
-    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), tuple(DTYPE_BYTES)),
-    "math": ("default", "tf32"),
-}
+from .operands import Operand
+from .workload_fields import Op
 
 
 @dataclass(frozen=True, order=True)
@@ -82,79 +74,7 @@ class Workload:
     depth: Depth = IMAGES
 
     def __post_init__(self) -> None:
-        for name, known in _KNOWN.items():
-            if (value := getattr(self, name)) not in known:
-                raise InvalidWorkload(f"{name} {value!r}", f"one of {', '.join(known)}")
-        for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidWorkload(f"{name} = {value!r}", "a positive integer")
-        if self.c % self.groups or self.k % self.groups:
-            raise InvalidWorkload(
-                f"groups = {self.groups} with C = {self.c}, K = {self.k}",
-                "groups that divide both channel counts",
-            )
-        if min(self.stride) < 1 or min(self.dilation) < 1 or min(self.padding) < 0:
-            raise InvalidWorkload(
-                f"stride {self.stride}, dilation {self.dilation}, padding {self.padding}",
-                "strides and dilations of at least 1, padding of at least 0",
-            )
-        if self.p < 1 or self.q < 1:
-            raise InvalidWorkload(
-                f"an output of {self.p}x{self.q}", "a filter no larger than the padded input"
-            )
-        if self.is_3d and self.op not in ("fprop", "dgrad"):
-            raise InvalidWorkload(f"op {self.op} with a depth", "fprop or dgrad")
-        if (self.attention is not None) != (self.op == "attention"):
-            raise InvalidWorkload(
-                f"op {self.op} {'with' if self.attention else 'without'} attention",
-                "the field attention for the op attention alone",
-            )
-        if self.attention is not None:
-            self._check_attention(self.attention)
-        if "int8" in self._dtypes or "int32" in self._dtypes:
-            self._check_integers()
-        if self.is_batched and (self.epilogue != NO_EPILOGUE or self.h * self.w > 1):
-            raise InvalidWorkload(
-                f"a batched matmul of {self.h}x{self.w} with epilogue {self.epilogue.name!r}",
-                "rows (n) alone, without an epilogue",
-            )
-
-    @property
-    def _dtypes(self) -> tuple[str, str, str]:
-        return self.dtype, self.out_dtype, self.acc_dtype
-
-    def _check_integers(self) -> None:
-        e = self.epilogue
-        fits = self.op == "fprop" or (self.op == "matmul" and self.groups == 1)
-        fits = fits and (self.dtype, self.acc_dtype) == ("int8", "int32")
-        if self.out_dtype == "int8":
-            bounds = e.clip_max - 255 <= e.clip_min <= e.clip_max and 0 <= e.clip_max <= 255
-            fits = (
-                fits
-                and bounds
-                and all(float(bound).is_integer() for bound in (e.clip_min, e.clip_max))
-            )
-            fits = fits and e == Epilogue(
-                bias=True, activation="clip", clip_min=e.clip_min, clip_max=e.clip_max
-            )
-        else:
-            fits = fits and self.out_dtype == "int32" and e in (NO_EPILOGUE, Epilogue(bias=True))
-        if not fits:
-            raise InvalidWorkload(
-                f"{self.op} of {', '.join(self._dtypes)} with epilogue {e.name!r}",
-                "fprop or matmul of int8 with acc_dtype int32, and out_dtype int32 with at most a "
-                "bias or int8 with a bias and a clip within its range",
-            )
-
-    def _check_attention(self, attention: Attention) -> None:
-        plain = (self.r, self.s, *self.stride, *self.dilation) == (1,) * 6 and not any(self.padding)
-        if not plain or self.epilogue != NO_EPILOGUE:
-            raise InvalidWorkload(
-                "attention with a filter, stride, dilation, padding or epilogue", "none of them"
-            )
-        dims = (self.c // self.groups, self.k // self.groups)
-        attention.check(self.n, self.groups, self.h, self.w, dims)
+        workload_fields.check(self)
 
     @property
     def is_3d(self) -> bool:
@@ -290,21 +210,6 @@ class Workload:
     def from_json(cls, data: object) -> Workload:
         """Inverse of :meth:`to_json`; raises InvalidWorkload naming the missing, unknown or invalid
         field."""
-        return checks.made(cls, data, _FIELDS, "workload", InvalidWorkload, _REQUIRED)
-
-
-_SIZE = checks.integer(1)
-#: Along an axis: larger ones are no image's, and some rules count along it.
-_EXTENT = checks.integer(1, 1 << 24)
-_REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
-_FIELDS: dict[str, checks.Check] = {
-    **{name: checks.one_of(known) for name, known in _KNOWN.items()},
-    **dict.fromkeys(("n", "c", "k", "groups"), _SIZE),
-    **dict.fromkeys(("h", "w", "r", "s"), _EXTENT),
-    "stride": checks.tuple_of(_EXTENT, 2),
-    "padding": checks.tuple_of(checks.integer(0, 1 << 24), 4),
-    "dilation": checks.tuple_of(_EXTENT, 2),
-    "epilogue": Epilogue.from_json,
-    "attention": Attention.from_json,
-    "depth": Depth.from_json,
-}
+        return checks.made(
+            cls, data, workload_fields.FIELDS, "workload", InvalidWorkload, workload_fields.REQUIRED
+        )

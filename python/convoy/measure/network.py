@@ -1,7 +1,7 @@
 """Time whole networks: the one routine behind every comparison of compiled networks.
 
 A network is timed through a *sampler*, which takes a number of samples and returns as many times
-in microseconds. :func:`time_networks` takes its samples in turns, so that a drift of clocks or
+in microseconds. :func:`time_networks` takes its samples alternately, so that a drift of clocks or
 temperature meets all networks alike. What one sample is differs by how the network will be run:
 
 ======================  ==================================================================
@@ -27,7 +27,7 @@ import numpy as np
 
 from ..runtime.library import function
 from ..runtime.timing import Clock, time_bursts
-from .turns import turn
+from .gpu_lock import gpu_lock
 
 if TYPE_CHECKING:
     import tvm
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Sampler = Callable[[int], Iterable[float]]
 
 ROUNDS, SAMPLES = 7, 20
-#: Microseconds that the samples of one turn may take together.
+#: Microseconds that the samples of a network may take in one round.
 BUDGET_US = 20e3
 #: Microseconds that one burst of a session should last, and the most runs in it.
 BURST_US, MOST_RUNS = 8e3, 100
@@ -70,20 +70,19 @@ def time_networks(
     rounds: int = ROUNDS,
     samples: int = SAMPLES,
     *,
-    take_turn: Callable[[], AbstractContextManager[object]] = turn,
+    lock: Callable[[], AbstractContextManager[object]] = gpu_lock,
 ) -> list[Samples]:
-    """Time networks in turns: in each of ``rounds`` every sampler is asked for ``samples``.
+    """Time networks alternately: in each of ``rounds`` every sampler is asked for ``samples``.
 
     Args:
-        take_turn: Held for each round; by default the lock that keeps other processes of this
-            user from measuring on the same GPU.
+        lock: Held for each round; by default that of the first GPU.
 
     Returns:
         The samples of each network, in the order of ``samplers``.
     """
     found: list[list[float]] = [[] for _ in samplers]
     for _ in range(rounds):
-        with take_turn():
+        with lock():
             for sampler, times in zip(samplers, found, strict=True):
                 times.extend(sampler(samples))
     return [Samples(tuple(times)) for times in found]

@@ -18,9 +18,9 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from ..runtime.library import function
+from .gpu_lock import gpu_lock
 from .network import spread_us
 from .problem import Blueprint, Problem, error_of, make_blueprint, on_gpu, tolerance
-from .turns import turn
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # between two replays is then under half a percent of what is timed.
 LEAST_LAUNCHES, LAUNCHES = 4, 20
 REPLAY_US = 1000.0
-# Sets of tensors that the launches of a chain take in turns, so that none writes what the one
+# Sets of tensors that the launches of a chain take cyclically, so that none writes what the one
 # before it reads or writes.
 CHAIN_SETS = 3
 # Replays of it at most; few for candidates that are slower than the best by so much.
@@ -75,7 +75,7 @@ def measure(
                 failure=f"relative L2 error {error:.1e} above {limit:.0e}",
             )
         flushed = 2 * device.l2_bytes if cold else 0
-        with turn():
+        with gpu_lock():
             times = _time(problem, run, link, flushed, best_us, budget_ms * 1e3)
         return dataclasses.replace(times, error=error)
     except (ConvoyError, RuntimeError, ValueError, TypeError) as err:
@@ -117,7 +117,7 @@ def release() -> None:
     _blueprints.clear()
 
 
-def _in_turns(problem: Problem, run: tvm_ffi.Function) -> Callable[..., None]:
+def _over_sets(problem: Problem, run: tvm_ffi.Function) -> Callable[..., None]:
     """A call of a kernel that takes other tensors than the call before."""
     while len(problem.spare) < CHAIN_SETS - 1:
         blueprint = _blueprints[problem.workload.key]
@@ -163,7 +163,7 @@ def _time(
             buffer = function("cuda.empty")((flushed,), "uint8", 0)
             cold_us = float(np.median(samples_of("cold_us", buffer, launches // 2, *rest)))
         if link is not None:
-            chain = samples_of("kernel_us", launches, *rest, call=_in_turns(problem, link))
+            chain = samples_of("kernel_us", launches, *rest, call=_over_sets(problem, link))
             chained_us = float(np.median(chain))
     enqueue = samples_of("enqueue_us", launches, *rest)
     return Measurement(

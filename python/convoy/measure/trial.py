@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CompileFailed
 from . import network
-from .turns import turn
+from .gpu_lock import gpu_lock
 
 if TYPE_CHECKING:
     from ..placement.placement import Placement
@@ -20,14 +20,14 @@ SAMPLES = 15
 def time_placement(
     placement: Placement,
     compile_placement: Callable[..., CompiledModule],
-    take_turn: Callable[[], AbstractContextManager[object]] = turn,
+    lock: Callable[[], AbstractContextManager[object]] = gpu_lock,
 ) -> Sequence[float]:
     """Time one run in the mode of the plan's objective: a replayed CUDA graph, asynchronous
     launches, or a synchronization after every kernel.
 
     Args:
         compile_placement: Takes the placement, ``cuda_graph`` and ``streams``.
-        take_turn: See :func:`network.time_networks`.
+        lock: See :func:`network.time_networks`.
 
     Returns:
         Microseconds, several samples.
@@ -43,7 +43,7 @@ def time_placement(
         network.fill_inputs(session)
         sync = objective == "sync"
         sampler = network.synchronized(session) if sync else network.session_bursts(session)
-        (samples,) = network.time_networks([sampler], 1, SAMPLES, take_turn=take_turn)
+        (samples,) = network.time_networks([sampler], 1, SAMPLES, lock=lock)
         return samples.us
     except Exception as err:  # any error; the other placements can still be timed
         reason = f"{type(err).__name__}: {err}"

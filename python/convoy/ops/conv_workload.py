@@ -9,7 +9,8 @@ from tvm import relax
 from ..graph.expr import FLOAT_DTYPES, dtype_of, shape_of
 from ..ir.depth import IMAGES, Depth
 from ..ir.operands import accumulator
-from ..ir.workload import Op, Workload
+from ..ir.workload import Workload
+from ..ir.workload_fields import Op
 from .conv_attrs import WGRAD, conv_attrs
 
 

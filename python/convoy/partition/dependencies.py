@@ -33,7 +33,7 @@ def closures(consumers: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 class Dependencies:
-    """Who reads whom, as bit masks over positions in ``ops`` (which is a topological order).
+    """Dependences of operations, as bit masks over positions in ``ops``, a topological order.
 
     Raises InvalidMatchGraph for two values of one name, an op that reads a value before it is made,
     and a result that no op makes.

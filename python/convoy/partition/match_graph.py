@@ -129,7 +129,7 @@ class MatchGraph:
 
     @functools.cached_property
     def dependencies(self) -> Dependencies:
-        """Who reads whom among the operations."""
+        """Dependences of the operations."""
         return Dependencies(self.ops, self.inputs, self.results)
 
     @functools.cached_property

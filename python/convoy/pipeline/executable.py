@@ -25,8 +25,9 @@ from ..streams.link import Part, link
 from ..streams.schedule import ONE_STREAM, schedule
 from ..threads import one_at_a_time
 from ..tir import Rescheduled
-from .emit import description, lower, rewritten, with_rescheduled
+from .lowering import description, lower, rewritten
 from .options import find_backends
+from .rescheduled import with_rescheduled
 
 
 def compile_placement(

@@ -21,7 +21,7 @@ from ..placement.placement import Placement
 from ..runtime import present_device
 from ..streams.schedule import check_streams, schedule
 from ..threads import one_at_a_time
-from .emit import rewritten
+from .lowering import rewritten
 from .options import SEARCH, find_backends
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import tvm
 
 from ..backends.base import Backend
-from ..build_cache.kept import Kept
+from ..build_cache.cached_build import CachedBuild
 from ..build_cache.source import Source
 from ..build_options import check_options, check_records
 from ..cost.model import CostModel
 from ..cost.price import price
+from ..cost.sources import cost_model
 from ..graph.rewriter import main_function
 from ..ir.defaults import BACKENDS, BUDGET_S
 from ..ir.device import Device
@@ -34,9 +35,9 @@ from ..runtime.compiled import CompiledModule
 from ..streams.schedule import check_streams
 from ..threads import one_at_a_time
 from .cpu import build_for_cpu
-from .emit import repeat_warnings
 from .executable import compile_placement, compile_placements
-from .options import SEARCH, chosen_cost_model, default_precision, find_backends, may_measure
+from .options import SEARCH, default_precision, find_backends, may_measure
+from .rescheduled import repeat_warnings
 
 if TYPE_CHECKING:
     from ..graph.bind import Params
@@ -116,17 +117,17 @@ def build_sources(
             says what is raised.
     """
     kind, streams = kind_of(target), check_streams(streams)
-    check_build(options, precision)
+    _check_options(options, precision)
     report = stages(options.pop("progress", None))
     whole = {"precision": precision, "cuda_graph": cuda_graph, "streams": streams, "plans": plans}
-    kept = kept_build(network, target, params, options | whole, cache)
-    if (found := kept.module()) is not None:
+    entry = _cache_entry(network, target, params, options | whole, cache)
+    if (found := entry.module()) is not None:
         return repeat_warnings(found)
     with report.stage("build"):
         mods = [source.module() for source in network]
         if kind == "llvm":
             with report.stage("lower and compile"):
-                return kept.keep(build_for_cpu(mods, params, target, precision), ())
+                return entry.keep(build_for_cpu(mods, params, target, precision), ())
         together = streams if cuda_graph else 1  # kernels share the device in replayed graphs
         known = [{"plan": plan} for plan in plans] or [{}] * len(mods)
         placements = [
@@ -141,34 +142,34 @@ def build_sources(
             cuda_graph=cuda_graph, streams=streams, progress=report,
         )  # fmt: skip
         with report.stage("keep for the next build"):
-            return kept.keep(compiled, decisive(placements))
+            return entry.keep(compiled, _deciding_workloads(placements))
 
 
-def check_build(options: Mapping[str, Any], precision: str) -> None:
+def _check_options(options: Mapping[str, Any], precision: str) -> None:
     """Raise for options that :func:`place` does not take, also where none of them counts."""
     inspect.signature(place).bind_partial(None, **options)
     check_options(precision=precision, **options)
     find_backends(options.get("backends", BACKENDS))
 
 
-def kept_build(
+def _cache_entry(
     network: Sequence[Source],
     target: str | tvm.target.Target,
     params: Params | None,
     options: dict[str, Any],
     cache: bool,
-) -> Kept:
-    """The place in the cache of a build with these options, all others at their defaults."""
+) -> CachedBuild:
+    """Return the cache entry of a build with these options, all others at their defaults."""
     left_out = ("mod", "params", "progress", "explain")
     parameters = inspect.signature(place).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.name not in left_out}
     runs_here = kind_of(target) == "llvm" or present_device() is not None  # else it does not load
-    return Kept.of(network, target, params, defaults | options, cache and runs_here)
+    return CachedBuild.of(network, target, params, defaults | options, cache and runs_here)
 
 
-def decisive(placements: Sequence[Placement]) -> list[Workload] | None:
-    """The workloads whose records have a part in a build; None for those of all records, which
-    host times are rescaled by."""
+def _deciding_workloads(placements: Sequence[Placement]) -> list[Workload] | None:
+    """Return the workloads whose records decide what is built; None for those of all records, by
+    which host times are rescaled."""
     if any(placement.plan.objective != "graph" for placement in placements):
         return None
     return [workload for placement in placements for workload in placement.workloads]
@@ -254,13 +255,13 @@ def place(
     if measures:
         check_records(records)
     forms = normal_forms(mod, params, precision)
-    found = (partition(form, offload, device) for form in forms)
+    found = (partition(form, offload, device) for form in forms)  # form by form, as they are asked
     if plan is not None:
         return restore(found, plan)
-    host_times = explain or objective != "graph"  # which is a matter of the GPU alone
-    model, environment = chosen_cost_model(
-        costs, offload, device, records, measures, most_measured, budget, host_times
-    )
+    model, environment = cost_model(
+        costs, offload, device, records, measure=measures, most_measured=most_measured,
+        budget=budget, host_times=explain or objective != "graph",  # a replayed graph has none
+    )  # fmt: skip
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
 

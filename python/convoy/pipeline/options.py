@@ -1,10 +1,9 @@
-"""Resolve the options of a build: backends, precision, costs, whether to measure."""
+"""Resolve the options of a build: backends, precision, whether to measure."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Sequence
 
 import tvm
@@ -12,7 +11,6 @@ import tvm
 from ..backends import registry
 from ..backends.base import Backend
 from ..cost.model import CostModel
-from ..cost.sources import cost_model, named
 from ..errors import InvalidOption, NoGpu
 from ..graph.rewriter import main_function
 from ..ir.device import Device
@@ -47,26 +45,6 @@ def default_precision(mod: tvm.IRModule) -> str:
 @functools.cache
 def _say_once(text: str) -> None:
     logging.getLogger("convoy").warning(text)
-
-
-def chosen_cost_model(
-    costs: str | CostModel | None,
-    backends: Sequence[Backend],
-    device: Device,
-    records: str | os.PathLike[str] | None,
-    measure: bool,
-    most_measured: int | None,
-    budget: float | None,
-    host_times: bool,
-) -> tuple[CostModel, str]:
-    """The cost model that options ask for, and its environment."""
-    if costs is None or costs == "measured":
-        return cost_model(
-            backends, device, records, measure, most_measured, budget=budget, host_times=host_times
-        )
-    if isinstance(costs, str):
-        return named(costs, device, records, host_times), ""
-    return costs, ""
 
 
 def may_measure(

@@ -27,7 +27,7 @@ Fitness = Callable[[Cover], float]
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop: whichever comes first.
+    """Limits of a search, which stops at the first that it reaches.
 
     ``evaluations`` counts calls of the fitness function, ``patience`` is the number of generations
     without a better individual. The seeds are always evaluated.

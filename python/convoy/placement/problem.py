@@ -35,8 +35,8 @@ def cost_of(measurement: Measurement, objective: str) -> Cost:
 
 
 def saving_of(measurement: Measurement, objective: str) -> int:
-    """What :func:`cost_of` is less for a link of a chain, in picoseconds; only a replayed graph
-    launches fast enough for chains."""
+    """Return by how many picoseconds :func:`cost_of` is less for a link of a chain; only a replayed
+    graph launches fast enough for chains."""
     return round(saved_us(measurement) * UNIT) if objective == "graph" else 0
 
 

@@ -114,7 +114,7 @@ def _op(
 
 
 def _change(choice: Choice, other: Choice) -> str:
-    """What another plan selects for an operation, in words; empty if that is the same."""
+    """Name what another plan selects for an operation; empty if that is the same."""
     kernel = other.chosen.candidate.key
     if other.workload.k != choice.workload.k:
         return f"{kernel} for {other.workload.k} channels of the parallel branches"

@@ -33,7 +33,6 @@ def select(
     objective: str = "graph",
     search: str = "exact",
     *,
-    backends: Sequence[str] = (),
     source: str = "measured",
     environment: str = "",
     timed: Timed | None = None,
@@ -49,7 +48,6 @@ def select(
         search: ``greedy`` chooses root by root; ``exact`` finds the cheapest cover of the whole
             graph, root by root where some have no measurement; ``evolve`` refines that cover by its
             simulated schedule.
-        backends: Some of the graphs' backends (default: all).
         source: Where the measurements come from.
         environment: Id of the environment that they were taken in.
         timed: For ``evolve``: runs a whole placement; without it the simulated schedule decides.
@@ -65,15 +63,12 @@ def select(
     objectives.check(objective)
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
-    names = [n for graph in graphs[:1] for n in graph.backends if not backends or n in backends]
-    known = {workload: found.only(names) for workload, found in offers.items()}
-    chosen = _Selector(known, objective, names, source, environment, streams)
-    placed = min(
-        (chosen.placed(graph, search) for graph in graphs), key=_order
-    )  # the first of equal
+    backends = graphs[0].backends  # the same of all forms
+    selector = _Selector(offers, objective, backends, source, environment, streams)
+    placed = min((selector.placed(graph, search) for graph in graphs), key=_order)  # first of equal
     if search == "evolve" and placed.cover is not None:
-        placed = chosen.evolved(placed, placed.cover, timed, seconds)
-    return chosen.for_streams(placed)
+        placed = selector.evolved(placed, placed.cover, timed, seconds)
+    return selector.for_streams(placed)
 
 
 def _order(placement: Placement) -> tuple[int, int, float]:

@@ -63,7 +63,7 @@ class _Way:
 
 @dataclass(frozen=True)
 class _Around:
-    """What a block's cost depends on outside of it: the operations before it whose kernels let
+    """The surroundings that a block's cost depends on: the operations before it whose kernels let
     their successors start early, and the subgraphs that follow one of the block's, with what each
     costs more if that one does not."""
 
@@ -136,7 +136,7 @@ class Ties:
         owner: Mapping[str, int],
         offer: Mapping[int, int],
     ) -> _Around:
-        """What the cost of a block depends on in a cover, in which ``owner`` covers each operation
+        """Return the surroundings of a block in a cover, in which ``owner`` covers each operation
         with its ``offer``."""
         if self._objective != "graph":
             return _Around(frozenset(), {})

@@ -26,7 +26,9 @@ LIBRARIES = ("cuda", "cudnn", "cublas", "cutlass", "kernels")
 
 @dataclass(frozen=True, order=True)
 class Environment:
-    """Where something was measured. An empty string or 0 means: not known, or of no influence.
+    """The machine and the software of a measurement.
+
+    An empty string or 0 means: not known, or of no influence.
 
     gpu       name as the driver gives it, e.g. ``NVIDIA H200``
     sm_count  SMs (a GPU partition has the name of the whole GPU but fewer of them)

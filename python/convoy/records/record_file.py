@@ -159,16 +159,14 @@ class Appender:
 
     Every append writes whole lines at once, under a lock file beside it (``NAME.lock``). A line
     that a crash cut short is terminated first, so that it does not corrupt the next one. If a write
-    fails, the file is truncated to its former length.
-
-    With ``durable`` each append is also synced to the disk: records then survive not only the
-    death of the process (they always do) but that of the machine.
+    fails, the file is truncated to its former length. Records survive the death of the process, but
+    appends are not synced to the disk.
     """
 
-    def __init__(self, path: Path, durable: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         if path.suffix == ".gz":
             raise InvalidOption(f"{path} to append to", "an uncompressed .jsonl file")
-        self.path, self._durable = path, durable
+        self.path = path
         self._stated: set[str] = set()
         self._identity: tuple[int, int] | None = None
         self._size = 0
@@ -206,8 +204,6 @@ class Appender:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(descriptor, view) :]
-                if self._durable:
-                    os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise

@@ -51,21 +51,20 @@ class RecordStore:
     ``write_to`` receives what is appended, and is read too. Of several measurements of one
     thing the latest by time counts, and of equal times the one read last.
 
-    Safe for use by many processes at once; a store sees what others append after
-    :meth:`reload`.
+    Safe for use by many processes at once; what others append after a file was read is seen by a
+    new store.
     """
 
     def __init__(
         self,
         paths: Sequence[str | Path] | str | Path = (),
         write_to: str | Path | None = None,
-        durable: bool = False,
     ) -> None:
         given = [paths] if isinstance(paths, (str, Path)) else list(paths)
         self._paths = [Path(path) for path in given]
         self._appender = None
         if write_to is not None:
-            self._appender = record_file.Appender(Path(write_to), durable)
+            self._appender = record_file.Appender(Path(write_to))
             if Path(write_to) not in self._paths:
                 self._paths.append(Path(write_to))
         self._index: dict[str, _Group] | None = None
@@ -89,10 +88,6 @@ class RecordStore:
         """Lines that could not be used."""
         self._all()
         return list(self._skipped)
-
-    def reload(self) -> None:
-        """Discard what was read, so that the next use sees records that others have appended."""
-        self._index = None
 
     def append(self, record: Record) -> None:
         """Add one record to ``write_to``. Raises CacheUnwritable, or InvalidOption without one."""

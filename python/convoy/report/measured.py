@@ -43,8 +43,8 @@ def measure(
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
+    from ..measure.gpu_lock import gpu_lock
     from ..measure.network import graph_replays, random_tensors, time_networks
-    from ..measure.turns import turn
     from ..runtime import check_device
 
     schedule = compiled.schedule
@@ -54,7 +54,7 @@ def measure(
     vm = VirtualMachine(compiled.module, tvm.cuda(device))
     inputs = random_tensors([(t.shape, t.dtype) for t in compiled.meta.inputs], device)
     replays = graph_replays(vm["main"], inputs, device, budget_us=_BUDGET_US)
-    (whole,) = time_networks([replays], 1, _SAMPLES, take_turn=functools.partial(turn, device))
+    (whole,) = time_networks([replays], 1, _SAMPLES, lock=functools.partial(gpu_lock, device))
 
     ends = _ends(vm, schedule, inputs, device, progress)
     return from_ends(schedule, ends, whole.median_us, compiled)

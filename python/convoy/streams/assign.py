@@ -72,7 +72,7 @@ class _Streams:
         self.stream_of[op], self._latest[stream] = stream, op
 
     def _finish(self, op: int, stream: int) -> float:
-        """When an op would end on a stream, in microseconds from the fork."""
+        """Return the time at which an op would end on a stream, in microseconds from the fork."""
         latest, before = self._latest[stream], self._before[op]
         crossing = [self.stream_of[earlier] != stream for earlier in before]
         times = [

@@ -88,7 +88,7 @@ def _measure_one(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from ..measure.turns import turn
+    from ..measure.gpu_lock import gpu_lock
     from ..runtime.library import function
 
     found: dict[str, Any] = {}
@@ -98,7 +98,7 @@ def _measure_one(
         found["occupancy"] = occupied
     if op.source == "estimated":
         timer = function("measure.kernel_us")
-        with turn(index):
+        with gpu_lock(index):
             samples = list(timer(callee, tensors, index, _LAUNCHES, _SAMPLES, _BUDGET_US))
         us = float(np.median(samples))
         found |= {"duration_us": us, "source": "measured"}

@@ -17,8 +17,8 @@ _TILE_M, _TILE_N, _THREADS, _SHARED = 128, 128, 256, 98304
 _RESERVED = 1024
 
 
-def resident_blocks(device: Device, threads: int, shared_bytes: int = 0, registers: int = 0) -> int:
-    """Blocks of a kernel that one SM holds at a time; ``registers`` are those of a thread."""
+def resident_blocks(device: Device, threads: int, shared_bytes: int = 0) -> int:
+    """Blocks of a kernel that one SM holds at a time, whatever registers its threads need."""
     return max(
         1,
         min(
@@ -27,18 +27,13 @@ def resident_blocks(device: Device, threads: int, shared_bytes: int = 0, registe
             device.shared_memory_per_sm // (shared_bytes + _RESERVED)
             if shared_bytes
             else device.blocks_per_sm,
-            device.registers_per_sm // (registers * threads)
-            if registers and threads
-            else device.blocks_per_sm,
         ),
     )
 
 
-def of_launch(
-    device: Device, blocks: int, threads: int, shared_bytes: int = 0, registers: int = 0
-) -> Occupancy:
+def of_launch(device: Device, blocks: int, threads: int, shared_bytes: int = 0) -> Occupancy:
     """Occupancy of a launch of ``blocks`` blocks."""
-    resident = resident_blocks(device, threads, shared_bytes, registers)
+    resident = resident_blocks(device, threads, shared_bytes)
     waves = blocks / (resident * device.sm_count)
     return Occupancy(blocks, threads, shared_bytes, round(waves, 4))
 

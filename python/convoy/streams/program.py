@@ -6,7 +6,6 @@ functions are called with their outputs as the last arguments.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +25,11 @@ from .kernels import NativeKernel, inspect
 
 @dataclass(frozen=True)
 class Storage:
-    """A tensor that the function allocates, or is given: ``given`` for its parameters, ``escapes``
-    when it is part of the result."""
+    """A tensor that the function allocates, or is ``given`` as a parameter."""
 
     var: relax.Var
     shape: tuple[int, ...]
     dtype: str
-    escapes: bool = False
     given: bool = False
 
     @property
@@ -91,9 +88,7 @@ class _Reader:
             self._storage(v) for v in _vars(self._resolve(result_of(program.func)))
         }
         for i, storage in enumerate(program.storages):
-            if i in escaping:
-                program.storages[i] = dataclasses.replace(storage, escapes=True)
-            elif self._writers[i] and not storage.given:
+            if i not in escaping and self._writers[i] and not storage.given:
                 program.buffers.append(
                     Buffer(
                         storage.var.name,

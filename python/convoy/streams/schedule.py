@@ -54,7 +54,7 @@ def check_streams(streams: int | str) -> int | str:
 
 @dataclass(frozen=True)
 class Timing:
-    """When and on which stream a program's ops run.
+    """The result of scheduling a program.
 
     ``hint`` is ONE_STREAM where other kernels should be selected, empty otherwise: the scheduler
     itself changes no kernel.
@@ -90,8 +90,8 @@ def schedule(
     Raises:
         NotSchedulable: The network must stay as it is.
     """
-    program = read(lowered.calls, plan.device)  # raises before anything is compiled
-    if compiled and lowered.kernels is not None:
+    program = read(lowered.calls, plan.device)  # raises NotSchedulable before anything is compiled
+    if compiled and lowered.kernels is not None:  # compiling replaces kernels that do not compile
         program = read(lowered.calls, plan.device)
     costs = GRAPH if cuda_graph else EAGER
     ops = durations.from_plan(program.ops, plan)
@@ -182,18 +182,19 @@ def time_functions(
     cuda_graph: bool,
     device: int = 0,
 ) -> list[tuple[float, float]]:
-    """Time functions of an executable on the GPU in turns: replays of a CUDA graph, or synchronized
-    calls where no graph will be used. Returns (median, spread) of each in microseconds."""
+    """Time functions of an executable alternately on the GPU: replays of a CUDA graph, or
+    synchronized calls where no graph will be used. Returns (median, spread) of each in
+    microseconds."""
     from tvm.runtime.vm import VirtualMachine
 
     from ..graph.expr import dtype_of, shape_of
     from ..measure import network
-    from ..measure.turns import turn
+    from ..measure.gpu_lock import gpu_lock
 
     params = program.func.params
     inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
     sampler = network.graph_replays if cuda_graph else network.calls
     vm = VirtualMachine(executable, tvm.cuda(device))
     samplers = [sampler(vm[name], inputs, device) for name in names]
-    found = network.time_networks(samplers, take_turn=functools.partial(turn, device))
+    found = network.time_networks(samplers, lock=functools.partial(gpu_lock, device))
     return [(round(s.median_us, 3), round(s.spread_us, 3)) for s in found]

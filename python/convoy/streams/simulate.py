@@ -101,7 +101,7 @@ class Simulator:
         return lengths
 
     def _issue_times(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
-        """When the host has enqueued each op; zero under a graph."""
+        """Return the times at which the host has enqueued each op; zero under a graph."""
         costs = self._costs
         if not (costs.enqueue_us or costs.event_us):
             return [0.0] * len(waits)

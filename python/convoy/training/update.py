@@ -24,7 +24,7 @@ _INTERVAL = 2000.0
 
 @dataclass(frozen=True)
 class Scaling:
-    """What happens to gradients before the update.
+    """Loss scaling and clipping of gradients before the update.
 
     Attributes:
         clip_norm: Gradients whose norm, of all together, is larger are scaled down to it.

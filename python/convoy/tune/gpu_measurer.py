@@ -21,12 +21,11 @@ class GpuMeasurer(Measurer):
 
     Args:
         backends: Names of the backends.
-        budget_ms: Limit for the samples of one candidate.
         cold: Also measure with a flushed L2 cache.
     """
 
-    def __init__(self, backends: Sequence[str], budget_ms: float = 20.0, cold: bool = True) -> None:
-        self._names, self._budget_ms, self._cold = tuple(backends), budget_ms, cold
+    def __init__(self, backends: Sequence[str], cold: bool = True) -> None:
+        self._names, self._cold = tuple(backends), cold
         self._ready: tuple[Workload, Candidate, Binary | Measurement] | None = None
 
     @functools.cached_property
@@ -76,13 +75,7 @@ class GpuMeasurer(Measurer):
         if isinstance(binary, Measurement):
             return binary
         return protocol.measure(
-            workload,
-            candidate,
-            binary,
-            self._device,
-            best_us=best_us,
-            budget_ms=self._budget_ms,
-            cold=self._cold,
+            workload, candidate, binary, self._device, best_us=best_us, cold=self._cold
         )
 
     def kernel(self, candidate: Candidate) -> str:

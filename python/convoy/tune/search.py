@@ -38,17 +38,14 @@ class Exhaustive(Search):
 
 
 class InOrder(Search):
-    """Measure one backend after another in its own order of preference; cuDNN's heuristics with
-    ``first="cudnn"``."""
+    """Measure cuDNN's candidates, then those of one backend after another, each in its backend's
+    order of preference."""
 
     name = "order"
 
-    def __init__(self, first: str = "cudnn") -> None:
-        self._first = first
-
     def pick(self, tasks: Sequence[Task], count: int) -> list[list[Candidate]]:
         def order(candidate: Candidate) -> tuple[bool, str, int]:
-            return candidate.backend != self._first, candidate.backend, candidate.priority
+            return candidate.backend != "cudnn", candidate.backend, candidate.priority
 
         return [sorted(task.remaining(), key=order)[:count] for task in tasks]
 

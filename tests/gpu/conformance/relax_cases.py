@@ -16,9 +16,9 @@ from .relay_cutlass import BATCHED
 
 CUTLASS, CUDNN = "0.27 CUTLASS", "0.27 cuDNN"
 SYMBOLIC = "symbolic sizes: refused with DynamicShape, nothing is compiled"
-ATTENTION = "attention: convolutions and products have kernels; TVM compiles it"
-NORM = "layer and RMS norm: convolutions and products have kernels; TVM compiles it"
-PACKED_WEIGHTS = "int4 and int8 weights decoded in TIR: operands are float16, bfloat16 or float32"
+ATTENTION = "attention: kernels of its own and of cuDNN"
+NORM = "layer and RMS norm: kernels of TVM's"
+PACKED_WEIGHTS = "int4 and int8 weights decoded in TIR: no kernel decodes its operands"
 
 Array = np.ndarray
 Build = Callable[..., Any]

@@ -183,10 +183,10 @@ def _command(kernel: Kernel, toolkit: Toolkit, rest: list[str]) -> list[str]:
     return [*command, f"-Xlinker=--version-script={sources.exports()}", *rest]
 
 
-def _first_errors(lines: list[str], returncode: int, limit: int = 8) -> list[str]:
+def _first_errors(lines: list[str], returncode: int) -> list[str]:
     errors = [line for line in lines if "error" in line.lower() or "fatal" in line.lower()]
     chosen = errors or [line for line in lines if line.strip()]
-    return chosen[:limit] or [f"no output, exit status {returncode}"]
+    return chosen[:8] or [f"no output, exit status {returncode}"]
 
 
 def _failure(kernel: Kernel, command: list[str], words: str) -> CompileFailed:

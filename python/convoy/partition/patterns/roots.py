@@ -1,4 +1,4 @@
-"""Where subgraphs start: convolutions, their gradients, and GEMMs as Workloads."""
+"""The roots of subgraphs: convolutions, their gradients, and GEMMs as Workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the elements of a view lie in its tensor: dimensions as nested extents and strides.
+"""Places of the elements of a view in its tensor: dimensions as nested extents and strides.
 
 A permutation after a merge of two dimensions has no single stride a dimension; so a dimension is a
 list of factors (extent, stride), the outermost first. Reshapes split and regroup factors, and

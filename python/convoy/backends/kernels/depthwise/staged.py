@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def block_of(w: Workload, tile: Tile) -> Block:
-    """How a problem is divided among blocks; see ``staged_block`` of ``staged_tiles.cuh``."""
+    """Return how blocks divide a problem; see ``staged_block`` of ``staged_tiles.cuh``."""
     channels, outputs = w.c // w.groups, w.k // w.groups
     groups = 1 if outputs > tile.outputs else min(w.groups, -(-32 // channels))
     columns = _evenly(w.q, _WIDEST)

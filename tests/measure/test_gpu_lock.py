@@ -1,4 +1,4 @@
-"""Turns on a GPU: processes exclude each other, a stuck one does not stop the rest."""
+"""The lock of a GPU: processes exclude each other, a stuck one does not stop the rest."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from convoy.measure import turns
+from convoy.measure import gpu_lock
 
-# Takes a turn, says so, and keeps it until a line comes in.
+# Takes the lock, says so, and keeps it until a line comes in.
 HOLDER = """
 import sys
-from convoy.measure import turns
-turns.call_json = lambda *_: {"uuid": "5a17"}
-with turns.turn() as own:
+from convoy.measure import gpu_lock
+gpu_lock.call_json = lambda *_: {"uuid": "5a17"}
+with gpu_lock.gpu_lock() as own:
     print(own, flush=True)
     sys.stdin.readline()
 """
@@ -25,11 +25,11 @@ with turns.turn() as own:
 
 @pytest.fixture(autouse=True)
 def _own_lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setattr(turns, "call_json", lambda *_: {"uuid": "5a17"})
+    monkeypatch.setattr(gpu_lock, "call_json", lambda *_: {"uuid": "5a17"})
     monkeypatch.setenv("CONVOY_CACHE_DIR", str(tmp_path / "cache"))
-    turns._lock.cache_clear()
+    gpu_lock._lock.cache_clear()
     yield
-    turns._lock.cache_clear()
+    gpu_lock._lock.cache_clear()
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_another_process_waits(holder: subprocess.Popen[str]) -> None:
     entered = threading.Event()
 
     def measure() -> None:
-        with turns.turn() as own:
+        with gpu_lock.gpu_lock() as own:
             assert own
             entered.set()
 
@@ -60,29 +60,29 @@ def test_another_process_waits(holder: subprocess.Popen[str]) -> None:
     thread.join()
 
 
-def test_the_turn_of_a_process_that_died_is_free(holder: subprocess.Popen[str]) -> None:
+def test_the_lock_of_a_process_that_died_is_free(holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait()
-    with turns.turn() as own:
+    with gpu_lock.gpu_lock() as own:
         assert own
 
 
 def test_a_stuck_process_is_not_waited_for(
     holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "LONGEST_S", 0.1)
-    with turns.turn() as own:
+    monkeypatch.setattr(gpu_lock, "LONGEST_S", 0.1)
+    with gpu_lock.gpu_lock() as own:
         assert not own
 
 
-def test_turns_nest_and_end_with_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), turns.turn(), turns.turn() as own:
+def test_locks_nest_and_end_with_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), gpu_lock.gpu_lock(), gpu_lock.gpu_lock() as own:
         assert own
         raise ZeroDivisionError
     done: list[bool] = []
 
     def other() -> None:
-        with turns.turn() as own:
+        with gpu_lock.gpu_lock() as own:
             done.append(own)
 
     thread = threading.Thread(target=other)
@@ -97,5 +97,5 @@ def test_nothing_is_locked_where_no_file_can_be(
     blocker = tmp_path / "file"
     blocker.write_text("")
     monkeypatch.setenv("CONVOY_CACHE_DIR", str(blocker / "below"))
-    with turns.turn() as own:
+    with gpu_lock.gpu_lock() as own:
         assert not own

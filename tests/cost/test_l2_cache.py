@@ -1,4 +1,4 @@
-"""What the L2 cache makes of figures inside a network."""
+"""Times inside a network, between a warm and a cold L2 l2_cache."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from convoy.cost import cache
+from convoy.cost import l2_cache
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
@@ -24,7 +24,7 @@ SMALL = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
 
 
 def options(workload: Workload, **cold: float | None) -> Offers:
-    """One candidate of 4 us for each name, with its time with a cold cache."""
+    """One candidate of 4 us for each name, with its time with a cold l2_cache."""
     scored = [
         Offer(Candidate("cudnn", name), Measurement(kernel_us=4.0, cold_us=us))
         for name, us in cold.items()
@@ -38,7 +38,7 @@ def cold_of(found: Offers) -> dict[str, float | None]:
 
 def test_what_lacks_a_cold_figure_gets_what_its_rivals_take_longer() -> None:
     given = {SMALL: options(SMALL, a=5.0, b=None, c=4.6, d=4.7)}
-    assert cold_of(cache.in_network(given)[SMALL]) == {
+    assert cold_of(l2_cache.in_network(given)[SMALL]) == {
         "a": 5.0, "b": pytest.approx(4.7), "c": 4.6, "d": 4.7,
     }  # fmt: skip
     assert cold_of(given[SMALL])["b"] is None, "what was given stays as it is"
@@ -46,22 +46,24 @@ def test_what_lacks_a_cold_figure_gets_what_its_rivals_take_longer() -> None:
 
 def test_without_rivals_that_have_one_other_workloads_tell() -> None:
     other = dataclasses.replace(SMALL, k=512)
-    found = cache.in_network({SMALL: options(SMALL, a=None), other: options(other, a=4.5, b=5.5)})
+    found = l2_cache.in_network(
+        {SMALL: options(SMALL, a=None), other: options(other, a=4.5, b=5.5)}
+    )
     assert cold_of(found[SMALL]) == {"a": pytest.approx(5.0)}
-    assert cold_of(cache.in_network({SMALL: options(SMALL, a=None)})[SMALL]) == {"a": None}
+    assert cold_of(l2_cache.in_network({SMALL: options(SMALL, a=None)})[SMALL]) == {"a": None}
 
 
 def test_where_data_stay_in_the_cache_kernels_are_as_quick_as_alone() -> None:
     given = {SMALL: options(SMALL, a=5.0, b=None)}
-    assert cold_of(cache.in_network(given, staying=True)[SMALL]) == {"a": 4.0, "b": 4.0}
+    assert cold_of(l2_cache.in_network(given, staying=True)[SMALL]) == {"a": 4.0, "b": 4.0}
 
 
 def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> None:
-    figure = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
-    pairs = [(Candidate(name, "k"), figure) for name in ("slow", "quick")]
+    measured = Measurement(kernel_us=4.0, enqueue_us=6.0, e2e_us=14.0)
+    pairs = [(Candidate(name, "k"), measured) for name in ("slow", "quick")]
     pairs.append((Candidate("slow", "unknown"), Measurement(kernel_us=4.0)))
     given = {SMALL: Offers(SMALL, [Offer(*pair) for pair in pairs])}
-    found = cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].measured
+    found = l2_cache.in_network(given, after_others_us={"slow": (2.5, 5.0)})[SMALL].measured
     assert [(s.measurement.enqueue_us, s.measurement.e2e_us) for s in found] == [
         (8.5, 19.0), (6.0, 14.0), (None, None),
     ]  # fmt: skip
@@ -71,13 +73,13 @@ def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> No
 def test_touched_are_all_weights_and_the_largest_step() -> None:
     tail = Workload("matmul", 1, 1, 1, 64, 10, 1, 1)
     weights = 2 * (256 * 256 * 9 + 640)
-    assert cache.touched_bytes([SMALL, tail]) == weights + 2 * (2 * 14 * 14 * 256)
+    assert l2_cache.touched_bytes([SMALL, tail]) == weights + 2 * (2 * 14 * 14 * 256)
     summed = dataclasses.replace(SMALL, epilogue=Epilogue(residual=True))
-    assert cache.touched_bytes([summed]) == 2 * (256 * 256 * 9 + 3 * 14 * 14 * 256)
-    limit = Device().l2_bytes * cache.STAYING
+    assert l2_cache.touched_bytes([summed]) == 2 * (256 * 256 * 9 + 3 * 14 * 14 * 256)
+    limit = Device().l2_bytes * l2_cache.STAYING
     many = int(limit // (2 * 256 * 256 * 9))
-    assert cache.stays(cache.touched_bytes([SMALL] * (many - 1)), Device())
-    assert not cache.stays(cache.touched_bytes([SMALL] * (many + 1)), Device())
+    assert l2_cache.stays(l2_cache.touched_bytes([SMALL] * (many - 1)), Device())
+    assert not l2_cache.stays(l2_cache.touched_bytes([SMALL] * (many + 1)), Device())
 
 
 def network(channels: int, layers: int) -> tvm.IRModule:
@@ -96,7 +98,7 @@ def network(channels: int, layers: int) -> tvm.IRModule:
 
 
 class WithCold(RandomCost):
-    """A microsecond more with a cold cache."""
+    """A microsecond more with a cold l2_cache."""
 
     def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
         found = super().measurements(workload, candidates)
@@ -111,5 +113,5 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) ->
     forms = list(normal_forms(network(512, layers), None, "float16"))
     placed = Placer(forms, [cutlass_backend()], Device(), WithCold()).place("graph")
     for choice in placed.plan.choices:
-        figure = choice.chosen.measurement
-        assert figure.cold_us - figure.kernel_us == pytest.approx(longer)
+        measured = choice.chosen.measurement
+        assert measured.cold_us - measured.kernel_us == pytest.approx(longer)

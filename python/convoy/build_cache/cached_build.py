@@ -24,7 +24,7 @@ _log = logging.getLogger("convoy")
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedBuild:
     """A build's key, None if it is not cached, and the record file that it reads."""
 
     key: str | None
@@ -38,8 +38,8 @@ class Kept:
         params: Params | None,
         options: Mapping[str, Any],
         cache: bool,
-    ) -> Kept:
-        """The place of a build; arguments as :func:`build_key`, none without ``cache``."""
+    ) -> CachedBuild:
+        """The entry of a build; arguments as :func:`build_key`, none without ``cache``."""
         records = Path(options.get("records") or paths.user_records_file())
         return cls(build_key(network, target, params, options) if cache else None, records)
 

@@ -1,4 +1,4 @@
-"""Let processes that measure on the same GPU take turns.
+"""The lock of a GPU, so that one process at a time measures on it.
 
 Kernels of two processes share a GPU by time slices, so that concurrent timings are wrong for both.
 Only timing is locked: processes may compile while others measure.
@@ -15,17 +15,17 @@ import filelock
 from .. import paths
 from ..runtime.library import call_json
 
-#: Seconds that a process waits for its turn. Timing takes a second or so; a process that holds its
-#: turn for longer is stuck, and the others go on without it.
+#: Seconds that a process waits for the lock. Timing takes a second or so; a process that holds it
+#: for longer is stuck, and the others go on without it.
 LONGEST_S = 60.0
 
 
 @contextlib.contextmanager
-def turn(device: int = 0) -> Iterator[bool]:
-    """While inside, other processes of this user do not measure on the GPU of that index.
+def gpu_lock(device: int = 0) -> Iterator[bool]:
+    """Keep other processes of this user from measuring on the GPU of that index.
 
-    Yields whether the turn is really this process's: False after LONGEST_S of waiting, and where
-    no lock can be made (a cache folder that is read-only, a file system without locks). Turns nest.
+    Yields whether the lock is held: not after LONGEST_S of waiting, nor where no lock file can be
+    made (a cache folder that is read-only, a file system without locks). Reentrant.
     """
     lock = _lock(device)
     try:
@@ -42,7 +42,7 @@ def turn(device: int = 0) -> Iterator[bool]:
 @functools.cache
 def _lock(device: int) -> filelock.BaseFileLock:
     folder = paths.cache_dir()
-    with contextlib.suppress(OSError):  # the lock then fails, which turn handles
+    with contextlib.suppress(OSError):  # acquiring fails then
         folder.mkdir(parents=True, exist_ok=True)
     uuid = call_json("cuda.device_info", device)["uuid"]
     return filelock.FileLock(folder / f"gpu-{uuid}.lock", timeout=LONGEST_S)

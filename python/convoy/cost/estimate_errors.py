@@ -30,7 +30,7 @@ _SWEEPS = 20
 
 
 def kind_of(backend: str, kernel: str) -> tuple[str, str]:
-    """What kernels have in common: a cuDNN engine, or a family of kernels."""
+    """Return the kind of a kernel: its cuDNN engine, or its family."""
     return backend, kernel.split(".")[0].split("_")[0]
 
 
@@ -83,7 +83,7 @@ class Errors:
 
 
 def _groups(workload: Workload, candidate: Candidate) -> tuple[Hashable, ...]:
-    """What a candidate shares its parts of the error with."""
+    """Return the groups of candidates that share parts of their error."""
     kind = kind_of(candidate.backend, candidate.kernel)
     own = candidate.backend, candidate.kernel
     return (workload, candidate.backend), kind, (workload, kind), own

@@ -1,9 +1,7 @@
-"""Build the functions of a placement into a runtime module with its description."""
+"""Lower a placement: calls of the functions of its plan, which are built into a runtime module."""
 
 from __future__ import annotations
 
-import dataclasses
-import warnings
 from collections.abc import Sequence
 
 import tvm
@@ -16,8 +14,6 @@ from ..lower.lowered import Lowered
 from ..partition.rewrite import rewrite, with_constant_weights
 from ..placement.placement import Placement
 from ..runtime import create_module
-from ..runtime.compiled import CompiledModule
-from ..tir import Rescheduled
 
 
 def rewritten(placement: Placement) -> tvm.IRModule:
@@ -42,19 +38,3 @@ def lower(
 def description(meta: Meta, device: Device) -> tvm.runtime.Module:
     """A module without functions that carries the description into the exported file."""
     return create_module([], {}, meta.dumps(), arch=device.arch)
-
-
-def with_rescheduled(meta: Meta, kernels: Sequence[Rescheduled]) -> Meta:
-    """``meta``, with a warning for each kernel that is not scheduled as it should be."""
-    for kernel in kernels:
-        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=4)
-    return dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
-
-
-def repeat_warnings(module: CompiledModule) -> CompiledModule:
-    """The module of an earlier build, with the warnings of that build."""
-    for kernel in dict.fromkeys(
-        k for m in (module.meta, *module.meta.others) for k in m.rescheduled
-    ):
-        warnings.warn(f"compiled with a simpler schedule: {kernel}", stacklevel=5)
-    return module

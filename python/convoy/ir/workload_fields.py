@@ -1,0 +1,127 @@
+"""The fields of a workload: their values, also in JSON, and how they have to fit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+from ..errors import InvalidWorkload
+from . import fields as checks
+from .attention import Attention
+from .depth import Depth
+from .epilogue import NO_EPILOGUE, Epilogue
+from .operands import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from .workload import Workload
+
+Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
+OPS: tuple[Op, ...] = get_args(Op)
+_KNOWN: dict[str, tuple[str, ...]] = {
+    "op": OPS,
+    **dict.fromkeys(("dtype", "out_dtype", "acc_dtype"), tuple(DTYPE_BYTES)),
+    "math": ("default", "tf32"),
+}
+_SIZE = checks.integer(1)
+#: Along an axis: larger ones are no image's, and some rules count along it.
+_EXTENT = checks.integer(1, 1 << 24)
+#: The fields of a workload in JSON, and those that have no default.
+FIELDS: dict[str, checks.Check] = {
+    **{name: checks.one_of(known) for name, known in _KNOWN.items()},
+    **dict.fromkeys(("n", "c", "k", "groups"), _SIZE),
+    **dict.fromkeys(("h", "w", "r", "s"), _EXTENT),
+    "stride": checks.tuple_of(_EXTENT, 2),
+    "padding": checks.tuple_of(checks.integer(0, 1 << 24), 4),
+    "dilation": checks.tuple_of(_EXTENT, 2),
+    "epilogue": Epilogue.from_json,
+    "attention": Attention.from_json,
+    "depth": Depth.from_json,
+}
+REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
+
+
+def check(workload: Workload) -> None:
+    """Raise InvalidWorkload for a field that is out of range or does not fit the others."""
+    w = workload
+    for name, known in _KNOWN.items():
+        if (value := getattr(w, name)) not in known:
+            raise InvalidWorkload(f"{name} {value!r}", f"one of {', '.join(known)}")
+    for name in ("n", "h", "w", "c", "k", "r", "s", "groups"):
+        value = getattr(w, name)
+        if not isinstance(value, int) or value < 1:
+            raise InvalidWorkload(f"{name} = {value!r}", "a positive integer")
+    if w.c % w.groups or w.k % w.groups:
+        raise InvalidWorkload(
+            f"groups = {w.groups} with C = {w.c}, K = {w.k}",
+            "groups that divide both channel counts",
+        )
+    _check_window(w)
+    _check_op(w)
+    if w.attention is not None:
+        _check_attention(w, w.attention)
+    if "int8" in _dtypes(w) or "int32" in _dtypes(w):
+        _check_integers(w)
+
+
+def _check_window(w: Workload) -> None:
+    if min(w.stride) < 1 or min(w.dilation) < 1 or min(w.padding) < 0:
+        raise InvalidWorkload(
+            f"stride {w.stride}, dilation {w.dilation}, padding {w.padding}",
+            "strides and dilations of at least 1, padding of at least 0",
+        )
+    if w.p < 1 or w.q < 1:
+        raise InvalidWorkload(
+            f"an output of {w.p}x{w.q}", "a filter no larger than the padded input"
+        )
+
+
+def _check_op(w: Workload) -> None:
+    if w.is_3d and w.op not in ("fprop", "dgrad"):
+        raise InvalidWorkload(f"op {w.op} with a depth", "fprop or dgrad")
+    if (w.attention is not None) != (w.op == "attention"):
+        raise InvalidWorkload(
+            f"op {w.op} {'with' if w.attention else 'without'} attention",
+            "the field attention for the op attention alone",
+        )
+    if w.is_batched and (w.epilogue != NO_EPILOGUE or w.h * w.w > 1):
+        raise InvalidWorkload(
+            f"a batched matmul of {w.h}x{w.w} with epilogue {w.epilogue.name!r}",
+            "rows (n) alone, without an epilogue",
+        )
+
+
+def _check_attention(w: Workload, attention: Attention) -> None:
+    plain = (w.r, w.s, *w.stride, *w.dilation) == (1,) * 6 and not any(w.padding)
+    if not plain or w.epilogue != NO_EPILOGUE:
+        raise InvalidWorkload(
+            "attention with a filter, stride, dilation, padding or epilogue", "none of them"
+        )
+    attention.check(w.n, w.groups, w.h, w.w, (w.c // w.groups, w.k // w.groups))
+
+
+def _dtypes(w: Workload) -> tuple[str, str, str]:
+    return w.dtype, w.out_dtype, w.acc_dtype
+
+
+def _check_integers(w: Workload) -> None:
+    forward = w.op == "fprop" or (w.op == "matmul" and w.groups == 1)
+    typed = (w.dtype, w.acc_dtype) == ("int8", "int32")
+    fits = _requantizes(w.epilogue) if w.out_dtype == "int8" else _is_exact(w)
+    if not (forward and typed and fits):
+        raise InvalidWorkload(
+            f"{w.op} of {', '.join(_dtypes(w))} with epilogue {w.epilogue.name!r}",
+            "fprop or matmul of int8 with acc_dtype int32, and out_dtype int32 with at most a "
+            "bias or int8 with a bias and a clip within its range",
+        )
+
+
+def _is_exact(w: Workload) -> bool:
+    """Return whether the result is the sums in int32, with at most a bias."""
+    return w.out_dtype == "int32" and w.epilogue in (NO_EPILOGUE, Epilogue(bias=True))
+
+
+def _requantizes(epilogue: Epilogue) -> bool:
+    """Return whether an epilogue adds a bias and clips to integers within 255 of each other."""
+    low, high = epilogue.clip_min, epilogue.clip_max
+    clip = Epilogue(bias=True, activation="clip", clip_min=low, clip_max=high)
+    whole = float(low).is_integer() and float(high).is_integer()
+    return whole and high - 255 <= low <= high and 0 <= high <= 255 and epilogue == clip
