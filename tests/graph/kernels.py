@@ -178,6 +178,17 @@ def small_cases() -> list[Case]:
             lambda e, a, b, c: e(op.concat([a, e(op.concat([b, leaky(e, c)], axis=3))], axis=3)),
             "Elementwise",
         ),
+        Case(
+            "gate", [(2, 5, 7, 48)], [h],
+            lambda e, x: e(op.multiply(
+                e(op.strided_slice(x, [3], [0], [24])),
+                e(op.sigmoid(e(op.strided_slice(x, [3], [24], [48])))),
+            )), "Elementwise",
+        ),
+        Case(
+            "concat_of_arithmetic", [(2, 5, 5, 16), (2, 5, 5, 24), (2, 5, 5, 8)], [h] * 3,
+            lambda e, a, b, c: e(op.concat([a, e(op.sigmoid(b)), c], axis=3)), "Elementwise",
+        ),
         Case(  # one operand is read by the concatenation and beside it
             "gated_concat", [(2, 5, 5, 64), (2, 5, 5, 8)], [h] * 2,
             lambda e, x, y: e(op.multiply(

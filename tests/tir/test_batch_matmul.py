@@ -18,7 +18,7 @@ from ..helpers.errors import l2_error
 @dataclass(frozen=True)
 class Product:
     """``scale * a @ b`` of (batch, rows, summed) and (batch, summed, columns), or of operands that
-    are transposed; the result has the dtype ``out``."""
+    are transposed; ``gated`` by its own sigmoid; the result has the dtype ``out``."""
 
     batch: int
     rows: int
@@ -28,7 +28,7 @@ class Product:
     dtype: str = "float16"
     out: str = "float16"
     scaled: bool = False
-    moved: str = ""
+    gated: bool = False
 
     def func(self) -> tirx.PrimFunc:
         a, b = (
@@ -46,6 +46,10 @@ class Product:
         if self.scaled:
             raw = out
             out = te.compute(out.shape, lambda *at: raw[at] * tirx.const(0.5, "float32"), "scaled")
+        if self.gated:
+            value = out
+            gate = te.compute(out.shape, lambda *at: te.sigmoid(value[at]), "gate")
+            out = te.compute(out.shape, lambda *at: value[at] * gate[at], "gated")
         if self.out != "float32":
             wide = out
             out = te.compute(out.shape, lambda *at: wide[at].astype(self.out), "rounded")
@@ -66,6 +70,7 @@ class Product:
             for x, swap in zip(self.inputs(), self.transposed, strict=True)
         )
         want = a @ b * (0.5 if self.scaled else 1)
+        want = want / (1 + np.exp(-want)) if self.gated else want
         return l2_error(got, want)
 
     def empty(self) -> np.ndarray:
@@ -77,6 +82,7 @@ PRODUCTS = [
     Product(140, 32, 40, 25, (False, True)),
     Product(140, 17, 33, 24, (True, False), "float32", "float32"),
     Product(20, 40, 70, 16, (True, True), scaled=True),
+    Product(8, 40, 72, 16, scaled=True, gated=True),
     Product(3, 32, 32, 320, out="float32", scaled=True),
     Product(2, 21, 35, 301),
     Product(4, 32, 32, 784, (False, True), scaled=True),  # XCiT's: 16 threads share a sum

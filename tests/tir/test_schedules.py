@@ -65,8 +65,9 @@ def test_schedule_keeps_the_meaning(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "affine_relu", "affine_relu_n1", "add", "concat", "max_pool", "max_pool_affine_relu",
-        "avg_pool", "mean", "depthwise", "depthwise_5x5", "conv", "conv_f32",
+        "affine_relu", "affine_relu_n1", "add", "concat", "concat_of_arithmetic", "gate",
+        "max_pool", "max_pool_affine_relu", "avg_pool", "depthwise", "depthwise_5x5", "conv",
+        "conv_f32",
     ],
 )  # fmt: skip
 def test_cuda_moves_sixteen_bytes(name):
@@ -140,6 +141,16 @@ def test_threads_of_a_row(length: int, most: int) -> None:
     assert width == most or length % (2 * width) or length // (2 * width) < FEWEST_LANES
     assert lanes == vectors if vectors <= 32 else lanes > 16
     assert vectors % lanes == 0 or not any(vectors % n == 0 for n in range(17, 65))
+
+
+def test_each_thread_adds_the_parts_of_one_channel():
+    """Rows are read 16 bytes at a time; behind the barrier a thread has a sum, not a vector."""
+    func, _ = CASES["mean"].kernel()
+    source = cuda_source(schedule(func)[1])
+    (parts,) = {int(n) for n in re.findall(r"__launch_bounds__\((\d+)\)", source)}
+    before, behind = source.split("__syncthreads();")
+    assert "*(uint4*)(p0_ptr + " in before and "p0_ptr[" not in before
+    assert behind.count("_shared_ptr[") <= 2 * parts  # seven threads have eight channels
 
 
 def test_arithmetic_inside_a_copy_is_not_vectorised():

@@ -29,6 +29,7 @@ from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
+from .slices import fuse_slices
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
 from .tails import fuse_tails
@@ -85,7 +86,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
-        *((fuse_movements, fuse_tails) if on_gpu() else ()),
+        *((fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

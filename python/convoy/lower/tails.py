@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
-_PATTERN = "op_pattern"
-ELEMENTWISE, BROADCAST, REDUCTION, FUSABLE, _OPAQUE = 0, 1, 3, 4, 8
+_PATTERN, _OWN = "op_pattern", "convoy.own_pattern"
+ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, FUSABLE, _OPAQUE, _NONE = 0, 1, 2, 3, 4, 8, -1
 
 
 @tvm.transform.module_pass(opt_level=0, name="FuseTails")
@@ -31,12 +31,21 @@ def kernels_of(mod: tvm.IRModule) -> dict[tvm.ir.GlobalVar, tirx.PrimFunc]:
 
 
 def fuse_as(mod: tvm.IRModule, patterns: dict[tvm.ir.GlobalVar, int]) -> tvm.IRModule:
-    """Fuse the kernels of a module by the patterns given, and no others."""
+    """Fuse the kernels of a module by the patterns given, and no others. Those that are left as
+    they are keep their own patterns."""
     functions = dict(mod.functions_items())
     for var, func in kernels_of(mod).items():
-        functions[var] = func.with_attr(_PATTERN, patterns.get(var, _OPAQUE))
+        own = int(func.attrs[_PATTERN]) if func.attrs and _PATTERN in func.attrs else _NONE
+        functions[var] = func.with_attr({_PATTERN: patterns.get(var, _OPAQUE), _OWN: own})
     marked = tvm.IRModule(functions, attrs=mod.attrs)
-    return tvm.transform.Sequential([relax.transform.FuseOps(), relax.transform.FuseTIR()])(marked)
+    fused = tvm.transform.Sequential([relax.transform.FuseOps(), relax.transform.FuseTIR()])(marked)
+    for var, func in kernels_of(fused).items():
+        if func.attrs and _OWN in func.attrs:
+            own, func = int(func.attrs[_OWN]), func.without_attr(_OWN)
+            fused[var] = (
+                func.without_attr(_PATTERN) if own == _NONE else func.with_attr(_PATTERN, own)
+            )
+    return fused
 
 
 def _pattern(func: tirx.PrimFunc) -> int:

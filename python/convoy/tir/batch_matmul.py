@@ -89,7 +89,16 @@ def _store(sch: s_tir.Schedule, consumers: list[SBlockInfo]) -> SBlockRV | None:
     if not consumers:
         return None
     first, *others = (info.block_rv for info in consumers)
-    for other in others:
+    kept = []
+    for number, other in enumerate(others):
+        # One of several that read a value, as the sigmoid of x * sigmoid(x), goes into the last.
+        read = {load.buffer for load in loads_of(sch.get(other))}
+        later = (sch.get(block) for block in others[number + 1 :])
+        if any(load.buffer in read for block in later for load in loads_of(block)):
+            sch.compute_inline(other)
+        else:
+            kept.append(other)
+    for other in kept:
         sch.reverse_compute_inline(other)
     return first
 

@@ -8,11 +8,13 @@ axis, so that both sides are coalesced: each thread gathers its vector from as m
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.dlight.base import ScheduleRule
-from tvm.s_tir.schedule import SBlockRV
+from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
 from .loads import (
@@ -25,6 +27,7 @@ from .loads import (
     depends_on,
     is_guarded_copy,
     loads_of,
+    scope_of,
     stage_reads,
     static_extents,
     vector_width,
@@ -50,35 +53,41 @@ class Elementwise(ScheduleRule):
 
 
 def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | None:
-    block = infos[-1].block_rv
-    copies = _inline_producers(sch, infos[:-1])
+    blocks = [info.block_rv for info in infos]
+    block = blocks[-1]
+    kept = _inline_producers(sch, blocks)
     extents = static_extents(sch, block)
     if not extents or not _writes_in_order(sch.get(block)):
         return None
-    width = _vector_of(sch, [*copies, block], extents[-1])
-    copies = _inline_scattered(sch, block, copies, width)
+    width = _vector_of(sch, [*kept, block], extents[-1])
+    kept = _inline_scattered(sch, block, kept, width)
     along = _coalescing_axis(sch.get(block))
-    if not copies and width == 1 and along == len(extents) - 2:
+    if not kept and width == 1 and along == len(extents) - 2:
         pixels = vector_width(extents[along], sch.get(block).writes[0].source.dtype)
         if pixels > 1 and extents[-1] <= MOST_NARROW_CHANNELS:
             return _narrow_rows(sch, block, extents, pixels)
-    return _vectors(sch, block, copies, extents, width, along)
+    return _vectors(sch, block, kept, extents, width, along)
 
 
-def _inline_producers(sch: s_tir.Schedule, producers: list[SBlockInfo]) -> list[SBlockRV]:
-    """Inline blocks into their readers, but for padding and concatenation, which stay blocks of
-    their own in front of arithmetic.
+def _inline_producers(sch: s_tir.Schedule, blocks: list[SBlockRV]) -> list[SBlockRV]:
+    """Inline blocks into their readers and return the others: copies in front of arithmetic, of
+    which those of parts only where they are several of one tensor, and arithmetic in front of a
+    concatenation.
 
     Whether a block is one is asked in order, because arithmetic behind which it comes has been put
     into it by then.
     """
-    copies = []
-    for info in producers:
-        if is_guarded_copy(sch.get(info.block_rv)) or _is_staged(sch, info.block_rv):
-            copies.append(info.block_rv)
+    kept: list[SBlockRV] = []
+    for number, block in enumerate(blocks[:-1]):
+        stmt, behind = sch.get(block), map(sch.get, blocks[number + 1 :])
+        readers = _readers(stmt, behind)
+        gathered = bool(readers) and all(map(is_guarded_copy, readers))
+        keeps = _is_computed_in_order(stmt) if gathered else _is_part(stmt)
+        if is_guarded_copy(stmt) or _is_staged(stmt) or keeps:
+            kept.append(block)
         else:
-            sch.compute_inline(info.block_rv)
-    return copies
+            sch.compute_inline(block)
+    return kept
 
 
 def _vector_of(sch: s_tir.Schedule, blocks: list[SBlockRV], extent: int) -> int:
@@ -90,21 +99,32 @@ def _vector_of(sch: s_tir.Schedule, blocks: list[SBlockRV], extent: int) -> int:
 
 
 def _inline_scattered(
-    sch: s_tir.Schedule, block: SBlockRV, copies: list[SBlockRV], width: int
+    sch: s_tir.Schedule, block: SBlockRV, kept: list[SBlockRV], width: int
 ) -> list[SBlockRV]:
-    """Inline copies that cannot move vectors, or need not, and return the others."""
-    kept = []
-    for copy in copies:
-        alone = width == 1 and _is_staged(sch, copy)
-        if alone or not _reads_in_order(sch.get(block), sch.get(copy)):
-            sch.compute_inline(copy)
+    """Inline blocks that cannot move vectors, or need not, and return the others."""
+    left: list[SBlockRV] = []
+    for number, producer in reversed(list(enumerate(kept))):
+        stmt, last = sch.get(producer), sch.get(block)
+        behind = [*map(sch.get, left), last]
+        readers = _readers(stmt, behind)
+        if is_guarded_copy(stmt):
+            fits = _is_copied_in_order(stmt)
+        elif _is_staged(stmt):
+            fits = width > 1 and _is_copied_in_order(stmt)
+        elif _is_part(stmt):
+            beside = [part for part in map(sch.get, kept[:number]) if _is_part(part)]
+            fits = width > 1 and len(readers) == 1 and _is_one_of_several(stmt, [*beside, *behind])
         else:
-            kept.append(copy)
-    return kept
+            fits = width > 1 and all(map(is_guarded_copy, readers))
+        if fits and all(_reads_in_order(reader, stmt) for reader in readers):
+            left.insert(0, producer)
+        else:
+            sch.compute_inline(producer)
+    return left
 
 
 def _vectors(
-    sch: s_tir.Schedule, block: SBlockRV, copies: list[SBlockRV], extents: list[int], width: int,
+    sch: s_tir.Schedule, block: SBlockRV, kept: list[SBlockRV], extents: list[int], width: int,
     along: int | None,
 ) -> s_tir.Schedule:  # fmt: skip
     """Give each thread ``width`` neighbours; neighbouring threads run along axis ``along`` of the
@@ -121,19 +141,29 @@ def _vectors(
         order.append(order.pop(along))
     order = [*ones, *order]
     sch.reorder(*order, vector)
-    for copy in copies:
-        sch.set_scope(copy, 0, "local")
+    for producer in kept:
+        sch.set_scope(producer, 0, "local")
     _, thread = bind_grid(sch, order, math.prod(extents) // width)
     vectorize_copy(sch, store, thread, sch.get(store).writes[0].source.dtype)
     if not direct:
         sch.compute_at(block, thread)
-        if width > 1:
-            sch.unroll(sch.get_loops(block)[-1])
-        stage_reads(sch, block, thread, width)
-    for copy in reversed(copies):
-        sch.compute_at(copy, thread)
-        vectorize_copy(sch, copy, thread, sch.get(copy).writes[0].source.dtype)
+        _compute(sch, block, thread, width)
+    for producer in reversed(kept):
+        sch.compute_at(producer, thread)
+        stmt = sch.get(producer)
+        if _moves(stmt):
+            aligned = min(alignment(load, stmt.iter_vars[-1].var) for load in loads_of(stmt))
+            vectorize_copy(sch, producer, thread, stmt.writes[0].source.dtype, aligned)
+        else:
+            _compute(sch, producer, thread, width)
     return sch
+
+
+def _compute(sch: s_tir.Schedule, block: SBlockRV, thread: LoopRV, width: int) -> None:
+    """Write out the arithmetic of a thread, with vector loads of its operands."""
+    if width > 1:
+        sch.unroll(sch.get_loops(block)[-1])
+    stage_reads(sch, block, thread, width)
 
 
 def _narrow_rows(
@@ -170,18 +200,64 @@ def _narrow_rows(
     return sch
 
 
-def _is_staged(sch: s_tir.Schedule, block: SBlockRV) -> bool:
-    return STAGED in sch.get(block).annotations
+def _is_staged(block: s_tir.SBlock) -> bool:
+    return STAGED in block.annotations
 
 
-def _reads_in_order(reader: s_tir.SBlock, copy: s_tir.SBlock) -> bool:
-    """Return whether neighbouring elements of ``reader`` read neighbouring ones of a copy, and
-    those were neighbours where they were copied from."""
-    copied = copy.writes[0].source
-    loads = [load for load in loads_of(reader) if load.buffer.same_as(copied)]
-    return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads) and all(
-        contiguous_in(load, copy.iter_vars[-1].var) for load in loads_of(copy)
-    )
+def _is_part(block: s_tir.SBlock) -> bool:
+    """Whether a block copies elements of a tensor that lie side by side. Several of them inlined
+    would be reads of one tensor at several places, none of which is staged in registers."""
+    if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
+        return False
+    value = block.body.value
+    is_load = isinstance(value, tvm.ir.TensorLoad) and scope_of(value.source) == "global"
+    return is_load and _is_copied_in_order(block)
+
+
+def _is_one_of_several(part: s_tir.SBlock, others: list[s_tir.SBlock]) -> bool:
+    """Whether the last of ``others`` reads, besides a part of a tensor, others of it or the tensor
+    itself, and not as the case may be."""
+    *beside, reader = others
+    written, source = part.writes[0].source, part.body.value.source
+    plain = any(load.buffer.same_as(written) and not load.guarded for load in loads_of(reader))
+    beside = [other for other in beside if _is_part(other) and _readers(other, [reader])]
+    return plain and any(_reads(other, source) for other in [*beside, reader])
+
+
+def _moves(block: s_tir.SBlock) -> bool:
+    """Whether a block is a copy and not arithmetic."""
+    return _is_staged(block) or is_guarded_copy(block) or _is_part(block)
+
+
+def _reads(block: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
+    return any(load.buffer.same_as(buffer) for load in loads_of(block))
+
+
+def _readers(block: s_tir.SBlock, behind: Iterable[s_tir.SBlock]) -> list[s_tir.SBlock]:
+    """Return the blocks ``behind`` one that read what it writes."""
+    return [reader for reader in behind if _reads(reader, block.writes[0].source)]
+
+
+def _reads_in_order(reader: s_tir.SBlock, producer: s_tir.SBlock) -> bool:
+    """Return whether neighbouring elements of ``reader`` read neighbouring ones of a producer."""
+    written = producer.writes[0].source
+    loads = [load for load in loads_of(reader) if load.buffer.same_as(written)]
+    return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads)
+
+
+def _is_copied_in_order(copy: s_tir.SBlock) -> bool:
+    """Return whether neighbouring elements of a copy were neighbours where it reads them."""
+    return all(contiguous_in(load, copy.iter_vars[-1].var) for load in loads_of(copy))
+
+
+def _is_computed_in_order(block: s_tir.SBlock) -> bool:
+    """Return whether a block is arithmetic of operands that are read in the order of its result."""
+    if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
+        return False
+    last = block.iter_vars[-1].var
+    is_copy = isinstance(block.body.value, tvm.ir.TensorLoad)
+    in_order = (contiguous_in(load, last) or not load.along(last) for load in loads_of(block))
+    return not is_copy and all(in_order)
 
 
 def _writes_in_order(block: s_tir.SBlock) -> bool:
