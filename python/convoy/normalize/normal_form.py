@@ -26,7 +26,7 @@ The passes, in order:
     FoldPaddings         zeros around the data of a convolution -> its own padding
     TrimFilters          filters without taps that see nothing but padding
     FlattenCovered       filters that cover all of the data -> products of all of it
-    IntegerConvolutions  convolutions of dequantized data and weights -> of int8
+    IntegerArithmetic    convolutions and matmuls of dequantized data and weights -> of int8
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
     FoldAffine           scales into weights
@@ -58,7 +58,7 @@ from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .covering_filters import FlattenCovered
 from .height_one import HeightOne
-from .integer_convolutions import IntegerConvolutions
+from .integer_arithmetic import IntegerArithmetic
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .linear_branches import MergeBranches
@@ -154,7 +154,7 @@ def passes(dtype: str) -> list[Pass]:
         FoldPaddings(),
         TrimFilters(),
         FlattenCovered(),
-        IntegerConvolutions(),
+        IntegerArithmetic(),
         MoveReshapes(),
         ExpandTrainingNorms(),
         FoldAffine(),

@@ -22,7 +22,7 @@ from .norms_of_rows import is_of_last_axis
 UNARY = relax_ops(
     """
     nn.relu nn.leakyrelu nn.silu nn.gelu nn.gelu_tanh nn.softplus sigmoid tanh clip erf exp
-    negative abs sqrt rsqrt astype
+    negative abs sqrt rsqrt round astype
     """
 ) | {ELU, HARDSWISH, MISH}
 BINARY = relax_ops("add subtract multiply divide maximum minimum")

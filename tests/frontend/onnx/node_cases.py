@@ -1,4 +1,5 @@
-"""ONNX's own node tests, through import, compilation for the CPU and a session.
+"""ONNX's own tests of nodes and of small models, through import, compilation for the CPU and a
+session.
 
 ``python tests/frontend/onnx/node_cases.py`` runs all of them and prints what does not pass, by
 operator; ``--relay`` imports them as Relay. ``--write`` replaces the list of those that must pass
@@ -16,13 +17,15 @@ import tempfile
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 LIST = Path(__file__).with_name("node_cases.txt")
+#: Of the tests that onnx has on disk: nodes, models of a few nodes, and modules of PyTorch.
+KINDS = "node", "simple", "pytorch-converted", "pytorch-operator"
 PASSED, DECLINED, WRONG, FAILED, CRASHED = "passed", "declined", "wrong", "failed", "crashed"
 
 
@@ -46,12 +49,43 @@ class Outcome:
 
 
 def all_cases() -> dict[str, Any]:
-    """Node test cases of the installed onnx by name."""
+    """Test cases of the installed onnx by name."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case.name: case for case in load_model_tests(kind="node")}
+        cases = [case for kind in KINDS for case in load_model_tests(kind=kind)]
+    return {case.name: case if case.model else _read(case) for case in cases}
+
+
+def _read(case: Any) -> Any:
+    """A case with its model and data, which are files in its folder."""
+    import onnx
+
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    sets = [
+        tuple(
+            [_tensor(path / f"{kind}_{i}.pb", value) for i, value in enumerate(values)]
+            for kind, values in (("input", model.graph.input), ("output", model.graph.output))
+        )
+        for path in sorted(folder.glob("test_data_set_*"))
+    ]
+    return replace(case, model=model, data_sets=sets)
+
+
+def _tensor(path: Path, declared: Any) -> Any:
+    """The value in a file: an array, or a sequence or optional value of them."""
+    import onnx
+
+    kind = declared.type.WhichOneof("value")
+    if kind == "tensor_type":
+        return onnx.TensorProto.FromString(path.read_bytes())
+    proto, read = {
+        "sequence_type": (onnx.SequenceProto, onnx.numpy_helper.to_list),
+        "optional_type": (onnx.OptionalProto, onnx.numpy_helper.to_optional),
+    }[kind]
+    return read(proto.FromString(path.read_bytes()))
 
 
 def operator_of(case: Any) -> str:
@@ -79,6 +113,8 @@ def _run(case: Any, free: int | None, relay: bool) -> Outcome:
     try:
         for inputs, expected in case.data_sets:
             got = _compute(case.model, inputs, free, relay)
+            if relay:  # where a sequence is a tuple, whose fields are results
+                expected = [e for v in expected for e in (v if isinstance(v, list) else [v])]
             if complaint := _difference(got, expected, case.rtol, case.atol):
                 return outcome(WRONG, complaint)
     except ConvoyError as err:

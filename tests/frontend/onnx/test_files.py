@@ -49,6 +49,13 @@ def test_names_stay_in_an_exported_module(tmp_path: Path) -> None:
         session.output("none")
 
 
+@pytest.mark.parametrize("name", ["main", "/", "é 1", "R.x[0]"])
+def test_tensors_have_any_names(name: str) -> None:
+    node, x = onnx.helper.make_node, values(2, 3)
+    nodes = [node("Relu", ["x"], [name]), node("Neg", [name], ["y"])]
+    np.testing.assert_array_equal(run(model(nodes, {"x": x}), {"x": x})[0], -np.maximum(x, 0))
+
+
 def test_layers_have_the_names_of_their_nodes() -> None:
     node = onnx.helper.make_node
     nodes = [

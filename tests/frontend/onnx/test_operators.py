@@ -246,6 +246,27 @@ def test_loops() -> None:
     np.testing.assert_allclose(each, [feeds["x"] * v for v in carried], 1e-6)
 
 
+def test_a_graph_for_each_element_of_a_sequence() -> None:
+    value = onnx.helper.make_value_info
+    nothing = onnx.TypeProto()
+    body = onnx.helper.make_graph(
+        [node("Mul", ["a", "b"], ["m"]), node("Add", ["m", "x"], ["s"])],
+        "body",
+        [value("a", nothing), value("b", nothing)],
+        [value("s", nothing), value("m", nothing)],
+    )
+    nodes = [
+        node("SplitToSequence", ["x"], ["rows"], axis=0, keepdims=0),
+        node("SequenceMap", ["rows", "scale"], ["sums", "products"], body=body),
+        node("ConcatFromSequence", ["sums"], ["y"], axis=0, new_axis=1),
+        node("ConcatFromSequence", ["products"], ["z"], axis=0, new_axis=1),
+    ]
+    feeds, weights = {"x": values(3, 4)}, {"scale": values(4, seed=1)}
+    y, z = run(model(nodes, feeds, ("y", "z"), weights), feeds)
+    np.testing.assert_allclose(z, feeds["x"] * weights["scale"], 1e-6)
+    np.testing.assert_allclose(y, z[:, None] + feeds["x"], 1e-6)
+
+
 def test_shapes_that_are_computed_are_folded() -> None:
     """Shape, Gather, Concat, Reshape: what exporters write for a flatten."""
     nodes = [

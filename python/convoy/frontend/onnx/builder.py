@@ -39,7 +39,9 @@ class RelaxBuilder(Builder):
 
     def emit(self, expr: relax.Expr, name: str) -> relax.Expr:
         if not isinstance(expr, relax.Var | GenericConst):
-            expr = self.block.emit(named(expr, name), re.sub(r"\W+", "_", name).strip("_"))
+            hint = re.sub(r"\W+", "_", name).strip("_")
+            # The block has names of functions and of variables in one place.
+            expr = self.block.emit(named(expr, name), "value" if hint == "main" else hint)
         if is_tensor(expr):
             shape_of(expr)
         return expr

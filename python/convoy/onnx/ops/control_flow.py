@@ -1,4 +1,5 @@
-"""If, Loop and Scan: a known condition takes one branch, a known number of turns is unrolled."""
+"""If, Loop, Scan and SequenceMap: a known condition takes one branch, a known number of turns is
+unrolled."""
 
 from __future__ import annotations
 
@@ -178,3 +179,19 @@ def _batched_scan(call: Call) -> Value:
             for part in parts
         ]
     )
+
+
+@converter("SequenceMap")
+def sequence_map(call: Call) -> Value:
+    """Sequences of the results of a graph for each element; tensors are for all elements."""
+    graph, first = call.attrs["body"], call.inputs[0]
+    if not isinstance(first, list):
+        raise call.unsupported("of a value that is no known sequence", "a sequence")
+    if any(isinstance(v, list) and len(v) != len(first) for v in call.inputs):
+        raise call.unsupported("of sequences of several lengths", "one length")
+    found: list[list[Value]] = [[] for _ in graph.output]
+    for i in range(len(first)):
+        values = [value[i] if isinstance(value, list) else value for value in call.inputs]
+        for results, value in zip(found, body(call, graph, values), strict=True):
+            results.append(value)
+    return found[0] if len(found) == 1 else tuple(found)

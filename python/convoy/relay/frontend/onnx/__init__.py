@@ -85,7 +85,7 @@ def from_onnx(
     if opset is not None:
         importer.opsets["ai.onnx"] = opset
     inputs = {
-        value.name: var(value.name, shape=_sizes(value, shapes), dtype=_dtype(value, dtypes))
+        value.name: var(value.name, dtype=_dtype(value, dtypes), shape=_sizes(value, shapes))
         for value in importer.inputs()
     }
     params = {} if freeze_params else _parameters(importer)

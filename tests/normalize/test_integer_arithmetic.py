@@ -1,4 +1,4 @@
-"""Quantized convolutions as convolutions of int8, against integers in numpy."""
+"""Quantized convolutions and matmuls as those of int8, against integers in numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import dtype_of, shape_of
-from convoy.normalize.integer_convolutions import IntegerConvolutions
+from convoy.graph.rewriter import calls_of
+from convoy.normalize.integer_arithmetic import IntegerArithmetic
 from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import count_ops, run_llvm
@@ -89,7 +90,7 @@ def test_values_are_those_of_integers(data: st.DataObject) -> None:
     weights = (w * scales).astype("float32") if scale else w.astype("int32")
     form = data.draw(st.sampled_from(["integers", "floats", "shift"])) if scale else "integers"
     mod = network((shape, dtype), relax.const(weights), zero, scale, form, **attrs)
-    normal = IntegerConvolutions()(mod)
+    normal = IntegerArithmetic()(mod)
     (conv,) = convs(normal)
     assert {dtype_of(arg) for arg in conv.args} == {"int8"} and dtype_of(conv) == "int32"
     assert shape_of(conv.args[0])[3] % 4 == 0
@@ -147,24 +148,90 @@ def small(**changed: Any) -> tvm.IRModule:
     ],
 )  # fmt: skip
 def test_others_stay(mod: tvm.IRModule) -> None:
-    assert tvm_ffi.structural_equal(IntegerConvolutions()(mod), mod)
+    assert tvm_ffi.structural_equal(IntegerArithmetic()(mod), mod)
 
 
 def test_padding_of_zeros_stays_the_convolutions_own() -> None:
-    normal = IntegerConvolutions()(small(padding=1))
+    normal = IntegerArithmetic()(small(padding=1))
     assert "relax.nn.pad" not in count_ops(normal)
     assert tuple(convs(normal)[0].attrs.padding) == (1, 1, 1, 1)
 
 
 def test_the_zero_point_is_a_bias_of_the_workload() -> None:
-    normal = IntegerConvolutions()(small(zero=5))
+    normal = IntegerArithmetic()(small(zero=5))
     longest = find_subgraphs(normal)[0]
     workload = longest.require_workload()
     assert (workload.dtype, workload.out_dtype, workload.acc_dtype) == ("int8", "int32", "int32")
     assert workload.epilogue.name == "bias" and len(longest.ops) == 2
 
 
-@pytest.mark.parametrize(("zero", "bounds"), [(None, (0, 255)), (128, (0, 255)), (7, (7, 200))])
+def product(
+    rows: int, weights: np.ndarray, dtype: str, scale: float, swapped: bool = False, zero: int = 3
+) -> tvm.IRModule:
+    """A matmul of ``scale * (q - zero)`` in two axes of three; without a scale of the integers, of
+    which a second zero point is an input."""
+    builder, length = relax.BlockBuilder(), weights.shape[0]
+    q = relax.Var("q", relax.TensorType((length, rows // 2, 2), dtype))
+    point = relax.Var("point", relax.TensorType((), "int32"))
+    with builder.function("main", [q, point]):
+        with builder.dataflow():
+            value = builder.emit(op.astype(q, "int32"))
+            value = builder.emit(op.subtract(value, relax.const(zero, "int32")))
+            if scale:
+                value = builder.emit(op.astype(value, "float32"))
+                value = builder.emit(op.multiply(value, relax.const(scale, "float32")))
+            else:
+                value = builder.emit(op.subtract(value, point))
+            value = builder.emit(op.permute_dims(value, [1, 2, 0]))
+            value = builder.emit(op.reshape(value, (rows, length)))
+            matrix = relax.const(np.ascontiguousarray(weights.T if swapped else weights))
+            if swapped:
+                matrix = builder.emit(op.permute_dims(matrix, [1, 0]))
+            y = builder.emit_output(op.matmul(value, matrix))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_matmuls_are_those_of_integers(data: st.DataObject) -> None:
+    """Of data that is permuted and reshaped, with a zero point that the network computes."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    dtype = data.draw(st.sampled_from(["int8", "uint8"]))
+    scale = data.draw(st.sampled_from([0.0, 0.037]))
+    length, count = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
+    rows, swapped = data.draw(st.sampled_from([18, 64])), data.draw(st.booleans())
+    w = rng.integers(-128, 128, (length, count))
+    scales = np.exp(rng.uniform(-5, 5, count))
+    weights = (w * scales).astype("float32") if scale else w.astype("int32")
+    mod = product(rows, weights, dtype, scale, swapped)
+    normal = IntegerArithmetic()(mod)
+    (call,) = calls_of(normal, frozenset({"relax.matmul"}))
+    assert {dtype_of(arg) for arg in call.args} == {"int8"} and dtype_of(call) == "int32"
+    assert shape_of(call.args[0])[1] % 4 == 0
+    limits = np.iinfo(dtype)
+    q = rng.integers(limits.min, limits.max, (length, rows // 2, 2), dtype, endpoint=True)
+    point = np.array(data.draw(st.integers(0, 255)), "int32")
+    got = run_llvm(normal, q, point)[0]
+    x = q.transpose(1, 2, 0).reshape(rows, length).astype(np.int64) - 3
+    if scale:
+        np.testing.assert_allclose(got, x @ w * (scale * scales), rtol=1e-6)
+    else:
+        assert np.array_equal(got, (x - point) @ w)
+
+
+def test_float_weights_of_a_few_rows_stay() -> None:
+    weights = np.full((8, 4), 0.5, "float32")
+    mod = product(16, weights, "int8", 0.5)
+    assert tvm_ffi.structural_equal(IntegerArithmetic()(mod), mod)
+    (longest, *_) = find_subgraphs(IntegerArithmetic()(product(18, weights, "int8", 0.5)))
+    workload = longest.require_workload()
+    assert (workload.op, workload.dtype, workload.out_dtype) == ("matmul", "int8", "int32")
+
+
+@pytest.mark.parametrize(
+    ("zero", "bounds"), [(None, (0, 255)), (128, (0, 255)), (7, (7, 200)), (None, (0.5, 255))]
+)
 def test_uint8_is_made_of_int8(zero: int | None, bounds: tuple[int, int]) -> None:
     """Where floats become uint8, they become int8 first, which a convolution then reads."""
     rng, builder = np.random.default_rng(0), relax.BlockBuilder()
@@ -182,11 +249,13 @@ def test_uint8_is_made_of_int8(zero: int | None, bounds: tuple[int, int]) -> Non
             y = builder.emit_output(y)
         builder.emit_func_output(relax.Tuple([q, y]))
     mod = builder.get()
-    normal = IntegerConvolutions()(mod)
+    normal = IntegerArithmetic()(mod)
     (conv,) = convs(normal)
+    whole = bounds[0] == int(bounds[0])
     values = {b.var: b.value for block in normal["main"].body.blocks for b in block.bindings}
     data = values[conv.args[0]]
-    assert data.op.name == "relax.astype" and values[data.args[0]].op.name == "relax.clip"
+    assert data.op.name == "relax.astype"
+    assert (values[data.args[0]].op.name == "relax.clip") == whole
     given = np.concatenate([rng.uniform(-300, 300, 600), [1e30, -1e30, 0.5, 1.5, -0.5, -128.5]])
     given = np.resize(given, (1, 9, 9, 8)).astype("float32")
     for got, want in zip(run_llvm(normal, given), run_llvm(mod, given), strict=True):
