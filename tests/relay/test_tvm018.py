@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ def test_compilers_of_others() -> None:
     for use in (partition_for_tensorrt, dnnl.partition_for_dnnl, tvmc.main):
         with pytest.raises(RemovedFromTvm, match=r"relay\.build|convoy"):
             use()
-    with pytest.raises(AttributeError, match="no nothing"):
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         relay.op.contrib.nothing  # noqa: B018
     with pytest.warns(UserWarning, match="no effect"), tvm.autotvm.tophub.context("llvm"):
         pass
@@ -411,7 +412,63 @@ def test_drawings_as_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 def test_dense_layers_by_values_are_removed() -> None:
-    from convoy.relay import data_dep_optimization
+    import convoy.relay.data_dep_optimization as data_dep_optimization
 
+    assert callable(relay.data_dep_optimization.bsr_dense.convert)
     with pytest.raises(RemovedFromTvm, match="sparse_dense"):
         data_dep_optimization.bsr_dense.convert(None, {}, (16, 1), 0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("relay.transform.to_cps", "closures"),
+        ("relay.testing.tf.get_workload", "from_onnx"),
+        ("relay.op._make.concatenate", "to_relax"),
+        ("relay.vision.nms_shape_func", "to_relax"),
+        ("relay.frontend.tflite.get_pad_value", "from_onnx"),
+        ("relay.backend.contrib.ethosu.tir.compiler", "to_relax"),
+        ("relay.collage.collage.CostEstimator", "measured cost"),
+        ("lower", "create_prim_func"),
+        ("tir.stmt_functor.substitute", "create_prim_func"),
+        ("topi.cuda.conv3d_winograd._infer_tile_size", "register_compute"),
+        ("target.datatype.register", "relay.op.register"),
+        ("utils.roofline_analysis", "convoy bench"),
+        ("_ffi.runtime_ctypes.DataType", "tvm_ffi"),
+        ("rpc.tracker.Tracker", "LocalSession"),
+    ],
+)
+def test_removed_names_are_found_and_refused_by_name(name: str, remedy: str) -> None:
+    """As attributes and by import; a use says what takes their place."""
+    found: Any = tvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    with pytest.raises(RemovedFromTvm, match=remedy):
+        found()
+
+
+@pytest.mark.parametrize(
+    "module", ["rpc.tracker", "topi.cuda.conv3d_winograd", "relay.testing.tf", "utils.roofline"]
+)
+def test_removed_modules_are_imported(module: str) -> None:
+    with pytest.raises(RemovedFromTvm):
+        importlib.import_module(f"convoy.relay.tvm018.{module}").anything()
+
+
+def test_names_that_never_were_are_no_stand_ins() -> None:
+    for module in (relay, relay.transform, relay.op.nn, relay.testing, tvm.topi, tvm.tir):
+        with pytest.raises(AttributeError):
+            module.nothing_of_that_name  # noqa: B018
+
+
+def test_names_that_moved() -> None:
+    from convoy.relay.frontend.tensorflow import from_tensorflow
+    from convoy.relay.tvm018.runtime.executor.aot_executor import AotModule
+
+    assert from_tensorflow is relay.frontend.from_tensorflow
+    assert AotModule is tvm.runtime.executor.AotModule
+    assert relay.op.contrib.partition_for_cutlass is relay.op.contrib.cutlass.partition_for_cutlass
+    assert isinstance(tvm.te.size_var("n"), tvm.tir.SizeVar)
+    x = relay.var("x", shape=(2,))
+    node = relay.If(relay.const(True), x, x)
+    assert relay.IfWithFields(node, false_branch=x + x).true_branch is x

@@ -59,6 +59,7 @@ from convoy.relay.builder import ScopeBuilder, const, var
 from convoy.relay.convert import to_relax
 from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.executor import create_executor
+from convoy.relay.expr import ExprWithOp
 from convoy.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from convoy.relay.json_format import load_json, save_json
 from convoy.relay.loading import load_module
@@ -86,6 +87,13 @@ from convoy.relay.types import (
     scalar_type,
 )
 from convoy.relay.visit import bind
+from convoy.relay.with_fields import (
+    IfWithFields,
+    LetWithFields,
+    RefCreateWithFields,
+    RefReadWithFields,
+    RefWriteWithFields,
+)
 
 __all__ = [
     "adt",
@@ -134,6 +142,12 @@ __all__ = [
     "ExprFunctor",
     "ExprMutator",
     "ExprVisitor",
+    "ExprWithOp",
+    "IfWithFields",
+    "LetWithFields",
+    "RefCreateWithFields",
+    "RefReadWithFields",
+    "RefWriteWithFields",
     "frontend",
     "fromtext",
     "Function",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from convoy.relay import types as ty
 from convoy.relay.attrs import Attrs, Int64
 from convoy.relay.equality import same_attrs
 from convoy.relay.schema import MANDATORY, Field, op_schema
+from convoy.relay.type_functor import TypeMutator
 from convoy.relay.virtual_device import VirtualDevice
 
 _SUFFIX = {
@@ -34,7 +35,7 @@ class ValuePrinter:
 
     def __init__(self) -> None:
         self.meta: dict[str, list[Any]] = {}
-        self._index: dict[int | str, str] = {}
+        self._index: dict[int | str | ty.SymbolicDim, str] = {}
 
     def constant(self, expr: ast.Constant) -> str:
         """Print a scalar as a literal, anything else as an entry of the metadata."""
@@ -50,7 +51,7 @@ class ValuePrinter:
 
     def _entry(self, key: str, value: Any) -> str:
         """Return `meta[key][n]`, one entry for one object."""
-        identity = value if isinstance(value, str) else id(value)
+        identity = value if isinstance(value, (str, ty.SymbolicDim)) else id(value)
         if not isinstance(value, int) and identity in self._index:
             return self._index[identity]
         table = self.meta.setdefault(key, [])
@@ -58,6 +59,10 @@ class ValuePrinter:
         name = f"meta[{key}][{len(table) - 1}]"
         self._index[identity] = name
         return name
+
+    def type(self, typ: ty.Type) -> str:
+        """Print a type; a named size is an entry of the metadata, as the text has no names."""
+        return str(_NamedSizes(self._entry).visit(typ))
 
     # ---- attributes
 
@@ -108,6 +113,37 @@ class ValuePrinter:
         raise RelayTypeError(
             f"an attribute of type {type(value).__name__}", "one that can be printed"
         )
+
+
+class _NamedSizes(TypeMutator):
+    """Replace named sizes by what stands for them in a text."""
+
+    def __init__(self, entry: Callable[[str, Any], str]) -> None:
+        self._entry = entry
+
+    def visit_tensor_type(self, typ: ty.TensorType) -> ty.TensorType:
+        if all(isinstance(dim, (int, ty.Any)) for dim in typ.shape):
+            return typ
+        return ty.TensorType([self._dim(dim) for dim in typ.shape], typ.dtype)
+
+    def _dim(self, dim: Any) -> Any:
+        if isinstance(dim, (int, ty.Any)):
+            return dim
+        if not isinstance(dim, ty.SymbolicDim):  # of TVM: a variable, or an expression of some
+            if not hasattr(dim, "name"):
+                return ty.Any()
+            dim = ty.SymbolicDim(dim.name)
+        return _Written(self._entry("tir.SizeVar", dim))
+
+
+class _Written(ty.Any):
+    """A size that prints as a text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
 
 
 def _same_default(value: Any, f: Field) -> bool:

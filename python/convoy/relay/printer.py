@@ -134,7 +134,7 @@ class _Printer:
         annotation = var.type_annotation
         if annotation is None or isinstance(annotation, ty.IncompleteType):
             annotation = var.checked_type_
-        text = name if annotation is None else f"{name}: {annotation}"
+        text = name if annotation is None else f"{name}: {self.values.type(annotation)}"
         return text + self._type_comment(var)
 
     @staticmethod
@@ -160,7 +160,7 @@ class _Printer:
         ret = function.ret_type
         if ret is None and isinstance(function.checked_type_, ty.FuncType):
             ret = function.checked_type_.ret_type
-        arrow = "" if ret is None else f"-> {ret} "
+        arrow = "" if ret is None else f"-> {self.values.type(ret)} "
         body = yield self._braces(function.body, indent)
         return f"{head}{type_params}({', '.join(items)}) {arrow}{body}"
 

@@ -14,68 +14,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from convoy.errors import RemovedFromTvm
-
-_TUNING = (
-    "Convoy selects kernels by measured cost inside relay.build; `convoy tune` and "
-    "convoy.place(...) measure more of them, and their records are reused"
-)
-_DEVICES = "Convoy compiles for the CPU of this machine and NVIDIA GPUs"
-
-_SCHEDULES = (
-    "Convoy computes operators by its own kernels and TVM's; relay.op.register and "
-    "relay.op.register_compute make an operator of a script"
-)
-_EXPRESSIONS = (
-    "te.create_prim_func([inputs and outputs]) makes a function of tensor expressions, "
-    "tvm.s_tir.Schedule changes its loops and tvm.compile compiles it"
-)
-_LIBRARIES = (
-    "Convoy computes with cuDNN, cuBLASLt, CUTLASS and its own kernels; relay.build chooses, "
-    "and partition_for_cutlass and partition_for_cudnn restrict a module to one"
-)
-_COMPILERS = (
-    "arm_compute_lib", "bnns", "clml", "cmsisnn", "coreml", "cublas", "dnnl", "ethosn", "ethosu",
-    "libtorch", "mrvl", "tensorrt", "uma", "vitis_ai",
-)  # fmt: skip
-
-#: Modules by name, and what to use in their place.
-REMOVED = {
-    "autotvm": _TUNING,
-    "auto_scheduler": _TUNING,
-    "meta_schedule": _TUNING,
-    "driver.tvmc": "The command `convoy` builds, measures and runs models",
-    "micro": _DEVICES,
-    "relay.op.strategy": _SCHEDULES,
-    **{
-        f"te.{name}": _EXPRESSIONS
-        for name in (
-            "AXIS_SEPARATOR", "SpecializedCondition", "create_schedule", "decl_tensor_intrin",
-            "hybrid",
-        )
-    },
-    "runtime.profiler_vm": "contrib.debugger.debug_executor times the kernels of relay.build",
-    "relay.backend": "relay.build compiles through Relax; convoy.relay.to_relax shows the result",
-    **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
-    **{
-        f"target.{name}": _DEVICES
-        for name in ("arm_cpu", "bifrost", "hexagon", "intel_graphics", "mali", "rocm", "vta")
-    },
-    "contrib.hexagon": _DEVICES,
-    "contrib.ethosu": _DEVICES,
-    "contrib.tedd": "TE schedules are no longer part of TVM",
-    **{
-        f"contrib.relay_viz.{name}": "contrib.relay_viz.TermPlotter draws modules as text"
-        for name in ("DotPlotter", "DotVizParser", "dot")
-    },
-    "relay.data_dep_optimization": (
-        "Sparse weights are given by relay.nn.sparse_dense; FoldConstant computes transposed ones"
-    ),
-    "contrib.pipeline_executor": "Convoy runs independent operators on several CUDA streams",
-    "contrib.pipeline_executor_build": "Convoy runs independent operators on several CUDA streams",
-    "contrib.torch": "convoy.compile takes a PyTorch module",
-    "contrib.target": "Networks are compiled by relay.build and relay.vm.compile alone",
-    "contrib.msc": "Relay networks are compiled by relay.build",
-}  # fmt: skip
+from convoy.relay.removed_names import REMOVED
 
 
 def name_in_tvm(fullname: str) -> str:
@@ -150,12 +89,13 @@ def removed_module(fullname: str) -> ModuleType:
 
 
 def removed_names(name: str) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a module all of whose other names were removed."""
+    """Make the `__getattr__` of a module: a stand-in for each name that was removed."""
 
     def get(attribute: str) -> Any:
-        if attribute.startswith("__"):
-            raise AttributeError(attribute)
-        return _HARMLESS.get(f"{name}.{attribute}") or Removed(f"{name}.{attribute}")
+        full = f"{name}.{attribute}"
+        if attribute.startswith("__") or not remedy(full):
+            raise AttributeError(f"module 'tvm.{name}' has no attribute '{attribute}'")
+        return _HARMLESS.get(full) or Removed(full)
 
     return get
 
@@ -181,6 +121,11 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let Python find them."""
+    """Let Python find them, also as attributes of the modules of `relay` that are imported."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
+    for start in REMOVED:
+        for name in (start, start.rpartition(".")[0]):
+            module = sys.modules.get(f"convoy.{name}")
+            if module is not None and "__getattr__" not in vars(module):
+                module.__getattr__ = removed_names(name)  # type: ignore[method-assign]

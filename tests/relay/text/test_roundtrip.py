@@ -9,6 +9,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from convoy import relay
+from convoy.relay import tvm018
 from convoy.relay.ast import Expr
 
 SHAPE = (2, 3)
@@ -113,3 +114,20 @@ def test_converts(mod: relay.IRModule) -> None:
     got = converted["main"].ret_ty
     got = list(got.fields) if hasattr(got, "fields") else [got]
     assert [tuple(int(d) for d in g.shape.values) for g in got] == [f.shape for f in fields]
+
+
+def test_named_sizes_are_entries_of_the_metadata() -> None:
+    """Sizes that are variables of TVM or were loaded; an expression of some is unknown in text."""
+    n = tvm018.te.size_var("n")
+    x, w = relay.var("x", shape=(n, 3, 8, 8)), relay.var("w", shape=(2, 3, 3, 3))
+    convolved = relay.Function([x, w], relay.nn.conv2d(x, w))
+    read = relay.parse(relay.transform.InferType()(relay.IRModule.from_expr(convolved)).astext())
+    assert str(read["main"].params[0].type_annotation) == "Tensor[(n, 3, 8, 8), float32]"
+    assert str(read["main"].ret_type) == "Tensor[(n, 2, 6, 6), float32]"
+    again = relay.parse(read.astext())
+    assert relay.structural_equal(read, again)
+    assert relay.structural_equal(relay.load_json(relay.save_json(read)), again)
+    flat = relay.IRModule.from_expr(relay.reshape(relay.var("x", shape=(n, 4)), (-1,)))
+    text = relay.transform.InferType()(flat).astext()
+    assert "meta[tir.SizeVar][0], 4" in text and "-> Tensor[(?), float32]" in text
+    assert str(relay.parse(text)["main"].params[0].type_annotation) == "Tensor[(n, 4), float32]"

@@ -4,7 +4,7 @@ Every importer returns (module, parameters by name). A framework is imported whe
 called.
 """
 
-from convoy.relay.frontend import common
+from convoy.relay.frontend import common, tensorflow, tflite
 from convoy.relay.frontend.converted import (
     from_caffe,
     from_caffe2,
@@ -34,4 +34,6 @@ __all__ = [
     "from_pytorch",
     "from_tensorflow",
     "from_tflite",
+    "tensorflow",
+    "tflite",
 ]

@@ -181,7 +181,7 @@ def _describe(value: Any) -> tuple[str, Fields]:
         return "tir.Any", [("dtype", Raw("int32")), ("span", None)]
     if isinstance(value, ty.SymbolicDim):
         fields: Fields = [("name", value.name), ("dtype", Raw(value.dtype))]
-        return "tir.Var", [*fields, ("type_annotation", None), ("span", None)]
+        return "tir.SizeVar", [*fields, ("type_annotation", None), ("span", None)]
     if isinstance(value, IRModule):
         return "IRModule", _module(value)
     if isinstance(value, _Id):

@@ -11,6 +11,7 @@ from typing import Any
 from convoy.relay.api import parse
 from convoy.relay.gradient import first_order_gradients, gradient
 from convoy.relay.print_hook import print_text
+from convoy.relay.removed import Removed, remedy
 from convoy.relay.source import nearest
 from convoy.relay.transform.atrous import FlattenAtrousConv
 from convoy.relay.transform.base import (
@@ -158,6 +159,8 @@ def FirstOrderGradient() -> Pass:
 
 
 def __getattr__(name: str) -> Any:
-    """Raise an AttributeError that suggests near names, or the alternative where there is one."""
+    """Return a stand-in for a removed pass; of other names, say which are near."""
+    if remedy(f"relay.transform.{name}"):
+        return Removed(f"relay.transform.{name}")
     hint = nearest(name, [n for n in globals() if n[0].isupper()])
     raise AttributeError(f"relay.transform has no {name}. {hint}".rstrip())

@@ -11,6 +11,7 @@ has today raises `RemovedFromTvm` when it is used.
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import tvm as _tvm
@@ -18,7 +19,7 @@ import tvm as _tvm
 from convoy import relay
 from convoy.relay import api as parser
 from convoy.relay.module import IRModule
-from convoy.relay.removed import REMOVED
+from convoy.relay.removed import Removed, remedy
 from convoy.relay.tvm018 import (
     _ffi,
     container,
@@ -43,6 +44,9 @@ from convoy.relay.tvm_members import add_members
 
 add_members()
 install()
+
+#: Modules of this package, which are imported when a script names them.
+_FILES = {file.stem for file in Path(__file__).parent.iterdir()}
 
 __version__ = "0.18.0"
 __all__ = [
@@ -76,12 +80,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):  # `__path__` of the installed TVM would be imported from
         raise AttributeError(name)
-    if name in REMOVED or name in MOVED:
+    if name in MOVED or name in _FILES:
         return importlib.import_module(f"{__name__}.{name}")
     try:
         return getattr(_tvm, name)
     except AttributeError:
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError:
-            raise AttributeError(f"tvm has no {name}") from None
+        if remedy(name):
+            return Removed(name)
+        raise AttributeError(f"tvm has no {name}") from None

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from convoy.relay.removed import REMOVED, Removed, RemovedLoader, remedy
+from convoy.relay.removed import RemovedLoader, remedy, removed_names
+from convoy.relay.removed_names import REMOVED
 
 PACKAGE = __package__ or "convoy.relay.tvm018"
 _FOLDER = Path(__file__).parent
@@ -41,6 +42,7 @@ MOVED = {
         )
     },
     "runtime.vm": "convoy.relay.vm",
+    "runtime.relax_vm": "tvm.runtime.vm",
     "instrument": f"{PACKAGE}.ir.instrument",
     "meta_schedule": "tvm.s_tir.meta_schedule",
     "contrib.graph_executor": "convoy.graph_executor",
@@ -71,21 +73,30 @@ def behind(name: str) -> str:
     raise AssertionError("'' is among the names")
 
 
-def forward(name: str) -> Callable[[str], Any]:
+def forward(name: str, former: str = "") -> Callable[[str], Any]:
     """Make the `__getattr__` of a module whose other names are those of module `name`.
 
     Its submodules are those of MOVED, before those of `name`; REMOVED has what it lost.
+
+    Args:
+        name: A module of the installed TVM.
+        former: Its name in TVM 0.18 without `tvm.`, if that was another.
     """
+    former = former or name.removeprefix("tvm.")
+    lost = removed_names(former)
 
     def get(attribute: str) -> Any:
         if attribute.startswith("__"):  # `__path__` of another package would be imported from
             raise AttributeError(attribute)
-        full = f"{name}.{attribute}".removeprefix("tvm.")
+        full = f"{former}.{attribute}"
         if full in MOVED:
             return importlib.import_module(MOVED[full])
         if full in REMOVED:
-            return Removed(full)
-        return getattr(importlib.import_module(name), attribute)
+            return lost(attribute)
+        try:
+            return getattr(importlib.import_module(name), attribute)
+        except AttributeError:
+            return lost(attribute)
 
     return get
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 
+from convoy.relay.removed import removed_names
 from convoy.relay.tvm018._ffi import base
 
 get_global_func = tvm.get_global_func
@@ -14,6 +13,4 @@ register_object = tvm.register_object
 
 __all__ = ["base", "get_global_func", "register_func", "register_object"]
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(f"tvm._ffi has no {name}; functions of today's TVM are in tvm_ffi")
+__getattr__ = removed_names("_ffi")
