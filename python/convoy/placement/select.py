@@ -12,6 +12,7 @@ from ..ir.offer import Offers
 from ..ir.plan import Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph
+from ..progress import step
 from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
 from .greedy import choose_greedily
@@ -68,9 +69,11 @@ def select(
     names = [n for graph in graphs[:1] for n in graph.backends if not backends or n in backends]
     known = {workload: found.only(names) for workload, found in offers.items()}
     chosen = _Selector(known, objective, names, source, environment, streams)
-    placed = min(
-        (chosen.placed(graph, search) for graph in graphs), key=_order
-    )  # the first of equal
+    covered = []
+    for number, graph in enumerate(graphs):
+        step("cover of a normal form", number, len(graphs))
+        covered.append(chosen.placed(graph, search))
+    placed = min(covered, key=_order)  # the first of equal
     if search == "evolve" and placed.cover is not None:
         placed = chosen.evolved(placed, placed.cover, timed, seconds)
     return chosen.for_streams(placed)
