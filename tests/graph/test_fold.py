@@ -77,6 +77,15 @@ def test_constants_hold_what_they_were_made_of(dtype: str, shape: tuple[int, ...
         np.testing.assert_array_equal(as_numpy(made), array)
 
 
+@pytest.mark.parametrize("shape", [(2050, 1300), (3, 1030, 901), (1, 1 << 21), (1 << 21, 1)])
+def test_large_constants_in_other_orders_and_dtypes(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(5).integers(-1000, 1000, shape).astype("int32")
+    for array in (values, values.T, values[::-1, ::2], np.broadcast_to(values[:1], shape)):
+        for dtype in ("float32", "float16", "int64"):
+            made = make_const(array, dtype)
+            np.testing.assert_array_equal(as_numpy(made), array.astype(dtype))
+
+
 def test_a_constant_is_cast_as_it_is_made_and_keeps_its_values() -> None:
     values = np.random.default_rng(4).normal(size=(6, 4)).astype("float32")
     for dtype in ("float16", "bfloat16", "float64"):

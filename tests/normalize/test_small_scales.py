@@ -9,6 +9,7 @@ from tvm import relax
 
 from convoy.graph.expr import op_name
 from convoy.graph.rewriter import bindings_of, main_function
+from convoy.normalize import affine
 from convoy.normalize.affine import FoldAffine
 
 
@@ -55,3 +56,15 @@ def test_weights_keep_their_digits(scale: float, summed: str, left: int) -> None
     _, func = main_function(FoldAffine()(network(scale, summed)))
     names = [op_name(binding.value) for binding in bindings_of(func)]
     assert names.count("relax.multiply") == left
+
+
+@pytest.mark.parametrize("spread", [0.0, 2.0, 8.0, 20.0])
+def test_digits_are_counted_only_where_they_may_be_lost(spread: float) -> None:
+    rng = np.random.default_rng(1)
+    weights = rng.normal(size=500) * np.exp(spread * rng.normal(size=500))
+    weights /= np.abs(weights).max()
+    for exponent in range(-40, 24):
+        scaled = weights * 2.0**exponent
+        rounding = affine._rounding(scaled)
+        lost = rounding > affine._MOST_ROUNDING and rounding > 2 * affine._rounding(weights)
+        assert affine._loses_digits(scaled, weights) == lost

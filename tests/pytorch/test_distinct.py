@@ -58,9 +58,34 @@ def test_layers_of_a_kind_are_decomposed_once(decomposed: list[int]) -> None:
 
 
 def test_what_repeats_nothing_is_decomposed_whole(decomposed: list[int]) -> None:
-    program = torch.export.export(nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),))
+    program = torch.export.export(nn.LayerNorm(8), (torch.randn(1, 8),))
     decompose(program, TABLE)
     assert decomposed == [len(program.graph.nodes)]
+
+
+def test_core_operators_are_not_decomposed(decomposed: list[int]) -> None:
+    layers = [
+        *(nn.Conv2d(3, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True)),
+        *(nn.Conv2d(4, 4, 3, dilation=2, groups=2), nn.BatchNorm2d(4, affine=False), nn.GELU()),
+        *(Module(lambda x: x.permute(0, 1, 3, 2).select(3, 0)), nn.Conv1d(4, 2, 1), nn.Sigmoid()),
+    ]
+    check(nn.Sequential(*layers, Module(lambda x: x * x + x)).eval(), torch.randn(2, 3, 16, 16))
+    assert not decomposed
+
+
+def test_equal_and_different_operands() -> None:
+    check(repeated(lambda x: (x * x).sin() * (x + 1).cos()), torch.randn(4, 4))
+
+
+def test_results_in_place_keep_their_type() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        half = x.to(torch.float16)
+        half.add_(x).relu_()
+        whole = x.to(torch.int32)
+        whole.mul_(whole).add_(1)
+        return half + whole
+
+    check(Module(run), torch.randn(4, 4))
 
 
 def repeated(step: Function) -> Module:

@@ -104,6 +104,11 @@ def test_a_device_by_its_name() -> None:
         built.session("cuda")
 
 
+def test_the_linker_hashes_no_weights(tmp_path) -> None:
+    convoy.build(to_relax(relay.parse(TEXT), {}), "llvm").export_library(tmp_path / "a.so")
+    assert b"build-id" not in (tmp_path / "a.so").read_bytes()
+
+
 def test_lists_of_uneven_lengths(session: convoy.Session) -> None:
     with pytest.raises(InvalidOption, match="uneven"):
         session.set_input("x", [[1, 2], [3]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 
 import pytest
 from graphs import complete, graphs, random_ops
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 from convoy.errors import CorruptArtefact, InvalidOption
 from convoy.ir.schedule import Schedule, Trial
 from convoy.ir.schedule_parts import Occupancy, Op
+from convoy.progress import Stages
+from convoy.streams import events
 from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
 from convoy.streams.schedule import check_streams
+from convoy.streams.simulate import Simulator
 
 
 def op(name: str, us: float, *depends: int, waves: float = 0.1) -> Op:
@@ -55,6 +60,30 @@ def test_wide_branches_stay_apart() -> None:
     ops = [op("fork", 2), *(op(f"b{i}", 10, 0, waves=4.0) for i in range(4))]
     schedule = multi_stream(ops, [])
     assert schedule.predicted_speedup < 1.01
+
+
+@given(graphs, st.integers(0, 3), st.floats(0.5, 1.5))
+@settings(max_examples=60, deadline=None)
+def test_only_schedules_beyond_a_bound_are_left_unfinished(case, seed: int, factor: float) -> None:
+    ops, rng = case[0], random.Random(seed)
+    streams = [rng.randrange(3) for _ in ops]
+    edges = events.fewest(events.latest_first([o.depends for o in ops]), streams)
+    simulator = Simulator(ops)
+    whole = simulator.run(streams, edges)
+    bound = whole[2] * factor
+    bounded = simulator.run(streams, edges, bound)
+    assert bounded == whole if factor >= 1 else bounded[2] in (whole[2], math.inf)
+    assert not math.isfinite(bounded[2]) or bounded == whole
+
+
+def test_trials_of_schedules_are_counted() -> None:
+    ops = [op("fork", 2), *(op(f"b{i}", 10, 0) for i in range(4)), op("join", 2, 1, 2, 3, 4)]
+    steps: list[tuple[str, int, int]] = []
+    with Stages(lambda *one: steps.append(one)).stage("select kernels"):
+        close_schedules(ops, ())
+    counts = [done for label, done, _ in steps if label == "improve streams"]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
 
 
 def test_critical_path_goes_first() -> None:

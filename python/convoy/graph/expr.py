@@ -13,9 +13,12 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ..errors import DynamicShape
+from ..threads import in_threads
 
 #: An attribute with one integer or several: Python's, or TVM's.
 Ints: TypeAlias = "int | tvm.tirx.IntImm | Iterable[int | tvm.tirx.IntImm]"
+#: Bytes from which a constant is written in threads, and rows and columns that one writes at once.
+_LARGE_BYTES, _TILE = 4 << 20, (64, 256)
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -106,8 +109,25 @@ def make_const(value: np.ndarray, dtype: str = "") -> relax.Expr:
     if (view := _view(tensor)) is None:
         tensor.copyfrom(np.asarray(array, numpy_dtype(dtype), order="C"))
     else:
-        np.copyto(view, array, casting="unsafe")
+        _fill(view, array)
     return relax.const(tensor)
+
+
+def _fill(target: np.ndarray, source: np.ndarray) -> None:
+    """Write an array into another one of any dtype: large ones in threads, matrices in tiles, since
+    a transposed one is read across its rows."""
+    if target.nbytes < _LARGE_BYTES or target.ndim < 2:
+        np.copyto(target, source, casting="unsafe")
+        return
+
+    def fill(first: int) -> None:
+        rows = slice(first, first + _TILE[0])
+        step = _TILE[1] if target.ndim == 2 else target.shape[1]
+        for column in range(0, target.shape[1], step):
+            part = rows, slice(column, column + step)
+            np.copyto(target[part], source[part], casting="unsafe")
+
+    in_threads(fill, range(0, target.shape[0], _TILE[0]))
 
 
 def _view(tensor: tvm.runtime.Tensor) -> np.ndarray | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import tvm
 from tvm import relax, te, topi
 
@@ -97,7 +96,7 @@ def _matmul(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     x, weights = call.args
     if not on_gpu() or rank_of(x) != 2 or not is_const(weights) or rank_of(weights) != 2:
         return default_legalize(bb, call)
-    return _product(bb, call, make_const(np.ascontiguousarray(as_numpy(weights).T)), "matmul")
+    return _product(bb, call, make_const(as_numpy(weights).T), "matmul")
 
 
 def _product(bb: relax.BlockBuilder, call: relax.Call, rows: relax.Expr, name: str) -> relax.Expr:

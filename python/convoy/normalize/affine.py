@@ -33,6 +33,10 @@ from .reshapes import NORMS
 #: Relative rounding error of weights from which a scale is left beside them; 16-bit floats without
 #: subnormals have 2e-4.
 _MOST_ROUNDING = 1e-3
+#: Root mean square from which float16 rounds by less than that: an element by 2**-11 of itself or,
+#: as a subnormal, by 2**-25, at most.
+_PLAIN = 2.0**-25 / (_MOST_ROUNDING - 2.0**-11)
+_LARGEST = 65504.0
 #: Scales of values that a sum with others hides.
 _SMALL = 2.0**-8
 _VIEWS = relax_ops("reshape permute_dims")
@@ -198,17 +202,14 @@ class FoldAffine(Rewriter):
         if op_name(made) in ("relax.nn.conv2d", "relax.nn.conv3d"):
             if str(made.attrs.kernel_layout) not in ("OHWI", "ODHWI"):
                 return None
-            outputs = (*values.shape, *(1,) * (array.ndim - 1))
-            scaled = array.astype(np.float64) * values.reshape(outputs)
+            values = values.reshape(*values.shape, *(1,) * (array.ndim - 1))
         elif op_name(made) in (DGRAD, DGRAD_3D):
             attrs = conv_attrs(made)
             if not attrs.is_normal or (attrs.groups > 1 and values.ndim):
-                return None
-            scaled = array.astype(np.float64) * values  # its output's channels are the last axis
-        elif op_name(made) == "relax.matmul" and array.ndim == 2:
-            scaled = array.astype(np.float64) * values
-        else:
+                return None  # its output's channels are the last axis
+        elif op_name(made) != "relax.matmul" or array.ndim != 2:
             return None
+        scaled = np.multiply(array, values, dtype=np.float64)
         if self.old.var not in self._hidden and _loses_digits(scaled, array):
             return None
         new = self.emit(call_like(made, [made.args[0], make_const(scaled, dtype_of(weights))]))
@@ -222,6 +223,9 @@ def _is_small(const: relax.Expr) -> bool:
 def _loses_digits(scaled: np.ndarray, weights: np.ndarray) -> bool:
     """Whether float16 holds scaled weights worse than the weights themselves: a layer scale of 1e-5
     makes them subnormal, which only a sum with a value that is not scaled so hides."""
+    norm = float(np.linalg.norm(scaled))
+    if _PLAIN * math.sqrt(scaled.size) <= norm < _LARGEST:
+        return False  # without a copy of the weights, which takes longer than all else here
     rounding = _rounding(scaled)
     return rounding > _MOST_ROUNDING and rounding > 2 * _rounding(weights.astype(np.float64))
 

@@ -12,6 +12,7 @@ from ..ir.offer import Offers
 from ..ir.plan import Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph
+from ..progress import step
 from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
 from .greedy import choose_greedily
@@ -65,7 +66,11 @@ def select(
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     backends = graphs[0].backends  # the same of all forms
     selector = _Selector(offers, objective, backends, source, environment, streams)
-    placed = min((selector.placed(graph, search) for graph in graphs), key=_order)  # first of equal
+    covered = []
+    for number, graph in enumerate(graphs):
+        step("cover of a normal form", number, len(graphs))
+        covered.append(selector.placed(graph, search))
+    placed = min(covered, key=_order)  # the first of equal
     if search == "evolve" and placed.cover is not None:
         placed = selector.evolved(placed, placed.cover, timed, seconds)
     return selector.for_streams(placed)

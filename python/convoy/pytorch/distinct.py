@@ -28,6 +28,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node, map_arg
 from torch.utils import _pytree as pytree
 
+from .core_calls import CoreCall, core_call
 from .memory import Memory, Whole
 
 Table = dict[Any, Callable[..., Any]]
@@ -132,15 +133,47 @@ def _inputs(call: Node) -> list[Node]:
 
 def _pieces(program: ExportedProgram, table: Table) -> dict[str, _Piece]:
     """What the calls of a program decompose into, by their keys."""
-    distinct = {_key(call): call for call in _calls(program.graph) if call.target is not _CHECK}
+    pieces, others = {}, {}
+    for call in _calls(program.graph):
+        if call.target is _CHECK or (key := _key(call)) in pieces or key in others:
+            continue
+        if (core := core_call(call, table)) is not None:
+            pieces[key] = _core_piece(call, core)
+        else:
+            others[key] = call
+    if others:
+        pieces |= _decomposed(program, table, others)
+    if any(_reads_memory(node) for piece in pieces.values() for node in piece.nodes):
+        raise Whole
+    return pieces
+
+
+def _core_piece(call: Node, core: CoreCall) -> _Piece:
+    graph = Graph()
+    inputs = [graph.placeholder(f"given_{i}") for i in range(len(_inputs(call)))]
+    node = _call(graph, core.target, (core.args, dict(core.kwargs)), inputs)
+    node.meta["val"] = core.value
+    results = _results(graph, node)[:1]
+    nodes = list(dict.fromkeys([node, *results]))
+    return _Piece(inputs, nodes, results, {0: node} if core.writes else {})
+
+
+def _call(graph: Graph, target: OpOverload, args: Any, inputs: Sequence[Node]) -> Node:
+    """Append a call to a graph; ``inputs`` take the places of its tensors in order."""
+    left = iter(inputs)
+    return graph.call_function(target, *map_arg(args, lambda _: next(left)))
+
+
+def _decomposed(
+    program: ExportedProgram, table: Table, distinct: dict[str, Node]
+) -> dict[str, _Piece]:
+    """What PyTorch decomposes calls of a program into, all of them at once."""
     graph, outputs = Graph(), []
     given = _given(graph, distinct)
     if len(graph.nodes) + len(distinct) > len(program.graph.nodes):
         raise Whole
     for key, call in distinct.items():
-        left = iter(given[key])
-        args, kwargs = map_arg((call.args, call.kwargs), lambda _, left=left: next(left))
-        copy = graph.call_function(call.target, args, kwargs)
+        copy = _call(graph, call.target, (call.args, call.kwargs), given[key])
         copy.meta = dict(call.meta)
         outputs.append(_results(graph, copy))
     graph.output(tuple(node for results in outputs for node in results))
@@ -156,8 +189,6 @@ def _pieces(program: ExportedProgram, table: Table) -> dict[str, _Piece]:
         if kept and not call.target._schema.is_mutable:
             raise Whole  # such as a batch norm's statistics
         pieces[key] = _Piece(own, _between(own, [*values, *kept.values()]), values, kept)
-    if any(_reads_memory(node) for piece in pieces.values() for node in piece.nodes):
-        raise Whole
     return pieces
 
 

@@ -22,6 +22,8 @@ from .session import Session
 if TYPE_CHECKING:
     import tvm
 
+#: A hash of the whole file, which the linker takes longer for than for all else.
+_NO_BUILD_ID = "-Wl,--build-id=none"
 _making_sessions = threading.Lock()
 
 
@@ -75,8 +77,10 @@ class CompiledModule:
 
     def _export(self, file: str, **options: object) -> None:
         """Have TVM link a file, with its temporary files beside it."""
-        beside: dict[str, object] = {"workspace_dir": os.path.dirname(file)}
-        self.module.export_library(file, **beside | options)
+        given: dict[str, object] = {"workspace_dir": os.path.dirname(file)}
+        if not options.keys() & {"fcompile", "cc"}:
+            given["options"] = [_NO_BUILD_ID]
+        self.module.export_library(file, **given | options)
 
     def session(self, device: tvm.runtime.Device | None = None) -> Session:
         """Create a session on a TVM device (default: the first one of the module's target)."""

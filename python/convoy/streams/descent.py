@@ -7,12 +7,15 @@ import random
 from collections.abc import Sequence
 
 from ..ir.schedule_parts import Op
+from ..progress import step
 from . import events
 from .costs import LaunchCosts
 from .simulate import Simulator
 
 #: Ops simulated in all, over all steps: a second or two.
 EFFORT = 150_000
+#: Trials between two reports of progress.
+_STEP = 100
 
 
 def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
@@ -27,7 +30,10 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
     wanted = events.latest_first([op.depends for op in ops])
     simulator = Simulator(ops, costs)
     best = simulator.run(current, events.fewest(wanted, current))[2]
-    for _ in range(EFFORT // max(1, len(ops)) if streams > 1 else 0):
+    trials = EFFORT // max(1, len(ops)) if streams > 1 else 0
+    for number in range(trials):
+        if number % _STEP == 0:
+            step("improve streams", number, trials)
         tried = _moved(current, rng, streams)
         if tried == current:
             continue

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 from ..ir.schedule_parts import ORIGIN, Event, Op
 from .costs import GRAPH, LaunchCosts
 
+#: Microseconds by which a bound must exceed a time, because both are rounded.
+_ROUNDING_US = 1e-3
 _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwidth from the rest
 #: (op that records, op that waits), either of them ORIGIN.
 Edge = tuple[int, int]
@@ -35,25 +38,41 @@ class Simulator:
     """Ops in launch order, to be simulated on various streams."""
 
     def __init__(self, ops: Sequence[Op], costs: LaunchCosts = GRAPH) -> None:
-        self._ops = ops
         self._durations = [op.duration_us for op in ops]
-        self._chained = any(op.chained_us is not None for op in ops)
+        self._chained = [op.chained_us for op in ops]
         self._shares = [min(1.0, max(_LEAST_SHARE, op.occupancy.waves)) for op in ops]
         self._costs = costs
+        self._depends = [op.depends for op in ops]
+
+    @cached_property
+    def _levels(self) -> list[float]:
+        """Least time from the start of each op to the end of all that depend on it."""
+        levels = [
+            alone if chained is None else min(alone, chained)
+            for alone, chained in zip(self._durations, self._chained, strict=True)
+        ]
+        shortest = list(levels)
+        for i in reversed(range(len(levels))):
+            for earlier in self._depends[i]:
+                levels[earlier] = max(levels[earlier], shortest[earlier] + levels[i])
+        return levels
 
     def run(
         self, streams: Sequence[int], events: Sequence[Edge], most_us: float = math.inf
     ) -> tuple[list[float], list[float], float]:
         """Start and end of each op, and the makespan; the latter is infinite, and the rest
-        unfinished, as soon as it is known to exceed ``most_us``."""
+        unfinished, as soon as it is known to exceed ``most_us``. Events keep what depends on an op
+        behind it."""
         costs, shares, count = self._costs, self._shares, len(streams)
+        latest = [most_us + _ROUNDING_US - level for level in self._levels]
         waits, joined = _waits(events, count)
-        behind, missing = _followers(streams, waits)
+        previous = _previous(streams)
+        behind, missing = _followers(previous, waits)
         ready_at = self._issue_times(waits, {record for record, _ in events})
         for i, waited in enumerate(waits):
             if ORIGIN in waited:
                 ready_at[i] = max(ready_at[i], costs.fork_us)
-        start, end, left = [0.0] * count, [0.0] * count, self._lengths(streams, events)
+        start, end, left = [0.0] * count, [0.0] * count, self._lengths(previous, waits)
         waiting = {i for i in range(count) if not missing[i]}
         running: set[int] = set()
         now = 0.0
@@ -81,7 +100,9 @@ class Simulator:
                 end[i] = now
                 for follower in behind[i]:
                     crossing = costs.cross_us if streams[follower] != streams[i] else 0.0
-                    ready_at[follower] = max(ready_at[follower], now + crossing)
+                    ready = ready_at[follower] = max(ready_at[follower], now + crossing)
+                    if ready > latest[follower]:
+                        return start, end, math.inf
                     missing[follower] -= 1
                     if not missing[follower]:
                         waiting.add(follower)
@@ -90,15 +111,13 @@ class Simulator:
             makespan = max(makespan, end[op] + costs.cross_us)
         return start, end, makespan
 
-    def _lengths(self, streams: Sequence[int], events: Sequence[Edge]) -> list[float]:
+    def _lengths(self, previous: Sequence[int], waits: Sequence[Sequence[int]]) -> list[float]:
         """Duration of each op, as a link of a chain where it is one."""
-        lengths = list(self._durations)
-        if self._chained:
-            for i, link in enumerate(linked(self._ops, streams, events)):
-                chained = self._ops[i].chained_us
-                if link and chained is not None:
-                    lengths[i] = chained
-        return lengths
+        links = _links(self._chained, previous, waits)
+        times = zip(self._durations, self._chained, links, strict=True)
+        return [
+            chained if link and chained is not None else alone for alone, chained, link in times
+        ]
 
     def _issue_times(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
         """Return the times at which the host has enqueued each op; zero under a graph."""
@@ -116,14 +135,27 @@ class Simulator:
 def linked(ops: Sequence[Op], streams: Sequence[int], events: Sequence[Edge]) -> list[bool]:
     """Whether each op, in launch order, is a link of a chain: its kernel starts early behind one
     that lets it, and has no event to wait for."""
-    waiting = {wait for _, wait in events}
+    waits, _ = _waits(events, len(ops))
+    return _links([op.chained_us for op in ops], _previous(streams), waits)
+
+
+def _links(
+    chained: Sequence[float | None], previous: Sequence[int], waits: Sequence[Sequence[int]]
+) -> list[bool]:
+    return [
+        own is not None and before != ORIGIN and chained[before] is not None and not waited
+        for own, before, waited in zip(chained, previous, waits, strict=True)
+    ]
+
+
+def _previous(streams: Sequence[int]) -> list[int]:
+    """Return the op before each one on its stream, ORIGIN where there is none."""
     last: dict[int, int] = {}
-    links = []
-    for i, (op, stream) in enumerate(zip(ops, streams, strict=True)):
-        behind = stream in last and ops[last[stream]].early
-        links.append(behind and op.chained_us is not None and i not in waiting)
+    previous = []
+    for i, stream in enumerate(streams):
+        previous.append(last.get(stream, ORIGIN))
         last[stream] = i
-    return links
+    return previous
 
 
 def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[int]]:
@@ -137,17 +169,14 @@ def _waits(events: Sequence[Edge], count: int) -> tuple[list[list[int]], list[in
 
 
 def _followers(
-    streams: Sequence[int], waits: Sequence[Sequence[int]]
+    previous: Sequence[int], waits: Sequence[Sequence[int]]
 ) -> tuple[list[list[int]], list[int]]:
     """Return the ops that wait for each op, and the number of ops that each one waits for."""
-    behind: list[list[int]] = [[] for _ in streams]
-    missing = [0] * len(streams)
-    last: dict[int, int] = {}
-    for i, stream in enumerate(streams):
-        before = (last[stream],) if stream in last else ()
-        sources = {*before, *waits[i]} - {ORIGIN} if waits[i] else before
-        last[stream] = i
-        missing[i] = len(sources)
+    behind: list[list[int]] = [[] for _ in previous]
+    missing = []
+    for i, (before, waited) in enumerate(zip(previous, waits, strict=True)):
+        sources = {before, *waited} - {ORIGIN}
+        missing.append(len(sources))
         for source in sources:
             behind[source].append(i)
     return behind, missing
