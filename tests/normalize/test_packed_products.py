@@ -1,4 +1,4 @@
-"""Linear layers that attention reads are one product; others stay."""
+"""Linear layers that attention reads, or slices, are one product; others stay."""
 
 from __future__ import annotations
 
@@ -67,7 +67,31 @@ def small(e: Any, x: Any) -> Any:
     return attention(e, *parts)
 
 
+def halves(e: Any, x: Any) -> tuple[Any, Any]:
+    rows, columns = shape_of(x)
+    x = e(op.reshape(x, (rows, 1, columns)))
+    return tuple(e(op.strided_slice(x, [2], [at], [at + columns // 2])) for at in (0, columns // 2))
+
+
+def conditions(e: Any, x: Any) -> Any:
+    """Scales and shifts of two blocks, each pair a layer."""
+    y = e(op.reshape(x, (ROWS, 1, CHANNELS)))
+    for _ in range(2):
+        scale, shift = halves(e, linear(e, x, columns=2 * CHANNELS))
+        y = e(op.nn.relu(e(op.add(e(op.multiply(y, scale)), shift))))
+    return op.reshape(y, (ROWS, CHANNELS))
+
+
+def whole_and_half(e: Any, x: Any) -> Any:
+    """A layer that is read in parts, and one that is read as it is."""
+    scale, shift = halves(e, linear(e, x, columns=2 * CHANNELS))
+    y = e(op.add(e(op.multiply(e(op.reshape(linear(e, x), (ROWS, 1, CHANNELS))), scale)), shift))
+    return op.reshape(y, (ROWS, CHANNELS))
+
+
 WIDTHS = {
+    conditions: [64],
+    whole_and_half: [16, 32],
     own_layers: [48],
     longer_values: [64],
     normed: [48],

@@ -11,6 +11,7 @@ from tvm.relax import op
 
 from convoy.graph.expr import op_name, shape_of
 from convoy.graph.rewriter import bindings_of
+from convoy.ops import DGRAD
 
 from ..graph.nets import Net, count_ops
 from .test_moved_rows import calls, constant, network
@@ -64,6 +65,17 @@ def test_all_convolutions_are_wide(body: Callable[[Net], relax.Expr], moves: int
     for conv in convs(normal):
         assert not shape_of(conv)[-1] % 8 and not shape_of(conv.args[0])[-1] % 8
     assert count_ops(normal).get("relax.nn.pad", 0) == moves  # of what no convolution made
+
+
+@pytest.mark.parametrize("channels", [1, 12])
+def test_transposed_convolutions_are_wide(channels: int) -> None:
+    """The last layer of a generator or decoder gives few channels of many."""
+    net = Net((2, 20, 5, 4))
+    weights = constant(20, channels, 4, 4)
+    y = net.emit(op.nn.conv2d_transpose(net.x, weights, strides=2, padding=1))
+    normal = check_same(net.finish(net.conv(net.relu(y), 16)), "float16", TOLERANCE)
+    (transposed,) = (b.value for b in bindings_of(normal["main"]) if op_name(b.value) == DGRAD)
+    assert not shape_of(transposed)[-1] % 8 and not shape_of(transposed.args[0])[-1] % 8
 
 
 def test_nothing_is_widened_in_float32() -> None:

@@ -22,6 +22,7 @@ from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
 from .empty_constants import EmptyConstants
 from .group_norms import GroupNorms
+from .interiors import ReadInteriors
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
 from .movements import fuse_movements
@@ -67,6 +68,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
         *([RowNorms(), GroupNorms()] if on_gpu() else []),
+        *([ReadInteriors()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         *([SplitReductions()] if on_gpu() else []),
         RewritePower(),  # pow() of negative bases on CUDA

@@ -7,6 +7,7 @@ from the complete tensor.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import tvm
@@ -95,9 +96,11 @@ def _is_slice(func: tirx.PrimFunc) -> bool:
     blocks: list[s_tir.SBlock] = []
     tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
     steps = [block for block in blocks if block.iter_vars]
-    if not steps or len(func.params) != 2 or relax.analysis.has_reshape_pattern(func):
+    if not steps or len(func.params) != 2 or not all(map(_copies_in_order, steps)):
         return False
-    return all(map(_copies_in_order, steps))
+    read, written = (math.prod(map(int, param.shape)) for param in func.params)
+    is_view = read == written and relax.analysis.has_reshape_pattern(func)
+    return not is_view
 
 
 def _copies_in_order(block: s_tir.SBlock) -> bool:

@@ -27,7 +27,7 @@ _FEWEST_PARTS, _MOST_PARTS = 32, 4096
 _FEWEST_EVEN = 8  # parts that are better than those with zeros added
 
 #: Element-wise operators, which stay in the kernel of the reduction.
-_ELEMENTWISE = relax_ops(
+ELEMENTWISE = relax_ops(
     """
     add subtract multiply divide maximum minimum power astype negative abs square exp log sqrt
     rsqrt sigmoid tanh nn.relu nn.silu
@@ -105,7 +105,7 @@ class SplitReductions(Rewriter):
         else is, is split in its place."""
         shape = shape_of(x)
         made = self.producer(x)
-        if made is not None and x in self._single and op_name(made) in _ELEMENTWISE:
+        if made is not None and x in self._single and op_name(made) in ELEMENTWISE:
             split = {arg: self._split_operand(arg, axis - len(shape), sizes) for arg in made.args}
             return self.emit(call_like(made, [split[arg] for arg in made.args]))
         return self.reshaped(x, (*shape[:axis], *sizes, *shape[axis + 1 :]))

@@ -32,7 +32,7 @@ The passes, in order:
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
     FoldData             scales and shifts of data into the weights that read it
-    PackProducts         linear layers that attention reads -> one
+    PackProducts         linear layers that attention reads, or slices -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     WidenChannels        channels of convolutions and of tokens in 16 bit -> multiples of 8

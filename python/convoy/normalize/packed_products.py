@@ -1,7 +1,8 @@
-"""Linear layers of one tensor that attention reads, as one matrix product.
+"""Linear layers of one tensor that attention reads, or that are read in parts, as one product.
 
 Queries, keys and values are often layers of their own. Attention reads views, so that the parts of
-a common result need no copy: one launch instead of three, and the tokens are read once.
+a common result need no copy: one launch instead of three, and the tokens are read once. Nor does a
+layer whose result is cut anyway, as scales and shifts are that a condition gives each block.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PackProducts(Rewriter):
         return self._parts[var]
 
     def _layer(self, var: relax.Var) -> _Layer | None:
-        """The layer that a variable is the product of, if attention alone reads it."""
+        """The layer that a variable is the product of, if attention alone reads it, or slices."""
         call = self.values[var]
         if op_name(call) != "relax.matmul" or rank_of(call) != 2 or not is_const(call.args[1]):
             return None
@@ -81,9 +82,21 @@ class PackProducts(Rewriter):
         if added is not None and op_name(added) == "relax.add":
             bias = channel_constant(added.args[1], call)
             layer = _Layer(call, readers[0], bias) if bias is not None else layer
-        if layer.columns % _VECTOR or not feeds_attention(layer.end, self.values, self._readers):
+        if layer.columns % _VECTOR:
             return None
-        return layer
+        read = feeds_attention(layer.end, self.values, self._readers)
+        return layer if read or self._is_cut(layer.end) else None
+
+    def _is_cut(self, var: relax.Var) -> bool:
+        """Whether slices alone read a variable, or reshapes that slices alone read."""
+        readers = self._readers.get(var) or [None]
+        for reader in readers:
+            value = None if reader is None else self.values[reader]
+            if op_name(value) == "relax.reshape" and self._is_cut(reader):
+                continue
+            if op_name(value) not in ("relax.strided_slice", "relax.split"):
+                return False
+        return True
 
     def _pack(self, layers: Sequence[_Layer]) -> None:
         first = layers[0].product

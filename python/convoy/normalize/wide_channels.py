@@ -30,6 +30,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..ops import DGRAD
 from ..ops.activation import ELU, HARDSWISH, MISH
 from .attention_reads import readers_of
 
@@ -47,11 +48,11 @@ _OTHERS = relax_ops("nn.pad mean reshape astype")
 
 
 class WidenChannels(Rewriter):
-    """Widen convolutions with constant filters, in NHWC, without groups or depthwise, and linear
-    layers."""
+    """Widen convolutions with constant filters, in NHWC, without groups or depthwise, transposed
+    ones without groups, and linear layers."""
 
     ops: ClassVar[frozenset[str] | None] = (
-        frozenset({_CONV, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS
+        frozenset({_CONV, DGRAD, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS
     )
 
     def __init__(self) -> None:
@@ -71,6 +72,8 @@ class WidenChannels(Rewriter):
         name, wide = op_name(call), None
         if name == _CONV:
             wide = self._convolution(call) if _is_plain(call) else None
+        elif name == DGRAD:
+            wide = self._transposed(call) if _is_transposed(call) else None
         elif name == _MATMUL:
             wide = self._linear(call) if _is_linear(call) else None
         elif name in _BINARY:
@@ -99,13 +102,24 @@ class WidenChannels(Rewriter):
             extra = shape_of(self._wide[data])[-1] - k
             wide = [self._wide[data], _padded(kernel, 0, extra)]
             return call_like(call, wide, groups=k + extra)
-        more = -k % VECTOR if 2 * (-k % VECTOR) <= max(2 * k, c) else 0
+        more = _more(k, c)
         if data in self._wide or c > VECTOR:
             data = self._widened(data, -(-c // VECTOR) * VECTOR)
         extra = shape_of(data)[-1] - c
         if not more and not extra:
             return None
         return call_like(call, [data, _padded(_padded(kernel, 3, extra), 0, more)])
+
+    def _transposed(self, call: relax.Call) -> relax.Expr | None:
+        data, kernel = call.args
+        k, _, _, c = shape_of(kernel)  # of the convolution that it is the gradient of
+        more = _more(c, k)
+        if data in self._wide or k > VECTOR:
+            data = self._widened(data, -(-k // VECTOR) * VECTOR)
+        extra = shape_of(data)[-1] - k
+        if not more and not extra:
+            return None
+        return call_like(call, [data, _padded(_padded(kernel, 0, extra), 3, more)])
 
     def _linear(self, call: relax.Call) -> relax.Expr | None:
         data, weights = call.args
@@ -198,6 +212,22 @@ def _is_plain(call: relax.Call) -> bool:
     return int(attrs.groups) == 1 or int(attrs.groups) == c == shape_of(call.args[1])[0]
 
 
+def _is_transposed(call: relax.Expr) -> bool:
+    """A transposed 2-d convolution of 16-bit images in NHWC by constants."""
+    if op_name(call) != DGRAD or not is_const(call.args[1]):
+        return False
+    layouts = (str(call.attrs["data_layout"]), str(call.attrs["kernel_layout"]))
+    narrow = dtype_of(call.args[0]) in ("float16", "bfloat16")
+    return narrow and layouts == ("NHWC", "OHWI") and int(call.attrs["groups"]) == 1
+
+
+def _more(results: int, channels: int) -> int:
+    """Channels to add to the results of a convolution of so many channels; none where they would
+    be most of its work."""
+    more = -results % VECTOR
+    return more if 2 * more <= max(2 * results, channels) else 0
+
+
 def _is_linear(call: relax.Expr) -> bool:
     """A product of 16-bit rows and a constant matrix."""
     if op_name(call) != _MATMUL:
@@ -212,6 +242,9 @@ def _is_narrow(call: relax.Expr) -> bool:
     vector."""
     if _is_linear(call):
         return any(size % VECTOR > 0 for size in shape_of(call.args[1]))
+    if _is_transposed(call):
+        k, _, _, c = shape_of(call.args[1])
+        return c % VECTOR > 0 or (k > VECTOR and k % VECTOR > 0)
     if not isinstance(call, relax.Call) or not _is_plain(call) or int(call.attrs.groups) > 1:
         return False
     k, _, _, c = shape_of(call.args[1])

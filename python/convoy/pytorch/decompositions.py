@@ -52,6 +52,19 @@ def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     return _aten.clamp.default(x, smallest, high)
 
 
+def _pad(x: Any, widths: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+    """Circular padding as one gather along each axis; PyTorch would copy part by part. A negative
+    width cuts elements off."""
+    if mode != "circular":
+        return NotImplemented
+    for axis, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+        size = x.shape[-1 - axis]
+        if before or after:
+            places = torch.arange(-before, size + after, device=x.device) % size
+            x = torch.index_select(x, -1 - axis, places)
+    return x
+
+
 def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     """SELU and CELU are scaled ELUs."""
     if scale == 1 and input_scale == 1:
@@ -177,6 +190,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.view.default: _view,
     _aten.clamp.default: _clamp,
     _aten.elu.default: _elu,
+    _aten.pad.default: _pad,
     _aten._native_batch_norm_legit_no_training.default: _batch_norm,
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
