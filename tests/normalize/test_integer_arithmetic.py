@@ -72,7 +72,7 @@ def network(
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_values_are_those_of_integers(data: st.DataObject) -> None:
-    """For any zero point, padding, stride, dilation and channels; int32 is equal."""
+    """For any zero points, padding, stride, dilation and channels; int32 is equal."""
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     dtype = data.draw(st.sampled_from(["int8", "uint8"]))
     limits = np.iinfo(dtype)
@@ -80,6 +80,7 @@ def test_values_are_those_of_integers(data: st.DataObject) -> None:
     shape = (data.draw(st.integers(1, 2)), 9, 7, data.draw(st.integers(1, 9)))
     window = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     w = rng.integers(-128, 128, (data.draw(st.integers(1, 5)), *window, shape[3]))
+    w += data.draw(st.sampled_from([0, 0, 30, -128]))
     scales = np.exp(rng.uniform(-5, 5, (len(w), 1, 1, 1)))
     scale = data.draw(st.sampled_from([0.0, 0.037]))
     attrs = {
@@ -117,7 +118,7 @@ def small(**changed: Any) -> tvm.IRModule:
 @pytest.mark.parametrize(
     "mod",
     [
-        small(weights=relax.const(np.full((4, 3, 3, 8), 200, "int32"))),
+        small(weights=relax.const(np.resize([-200, 200], (4, 3, 3, 8)).astype("int32"))),
         small(weights=relax.const(np.full((4, 3, 3, 4), 2, "int32")), groups=2),
         small(q=((1, 5, 5, 8), "int16")),
         small(zero=900, padding=1),
@@ -201,7 +202,7 @@ def test_matmuls_are_those_of_integers(data: st.DataObject) -> None:
     scale = data.draw(st.sampled_from([0.0, 0.037]))
     length, count = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
     rows, swapped = data.draw(st.sampled_from([18, 64])), data.draw(st.booleans())
-    w = rng.integers(-128, 128, (length, count))
+    w = rng.integers(-128, 128, (length, count)) + data.draw(st.sampled_from([0, 17]))
     scales = np.exp(rng.uniform(-5, 5, count))
     weights = (w * scales).astype("float32") if scale else w.astype("int32")
     mod = product(rows, weights, dtype, scale, swapped)

@@ -278,6 +278,18 @@ def test_slices_splits_pads_and_softmax_follow_the_layout():
     assert count_ops(normal)["relax.permute_dims"] == 3  # one in, two results out
 
 
+def test_arithmetic_of_bits_follows_the_layout():
+    """As quantized networks round with shifts between their convolutions."""
+    net = Net((1, 4, 6, 6))
+    y = net.emit(op.astype(net.emit(op.multiply(net.conv(net.x, 8, 3), net.const())), "int32"))
+    slope = relax.const(net.rng.integers(1, 99, (8, 1, 1)), "int32")
+    y = net.emit(op.right_shift(net.emit(op.multiply(y, slope)), relax.const(2, "int32")))
+    y = net.emit(op.bitwise_xor(net.emit(op.left_shift(y, slope)), relax.const(5, "int32")))
+    y = net.conv(net.emit(op.astype(y, "float32")), 4, 3)
+    normal = normalize(net.finish(y), dtype="float32")
+    assert count_ops(normal)["relax.permute_dims"] == 2
+
+
 @pytest.mark.parametrize("source", [(5, 7), (1, 5, 7), (1, 7)])
 def test_a_factor_repeated_over_the_batch_is_one_matrix(source):
     """A linear layer over inputs that are not contiguous, as PyTorch exports it for a batch."""

@@ -5,12 +5,14 @@ integers stand for: ``scale * (q - zero)``, and weights with their scale multipl
 latter only the rounding of float32 changes: the sums of integers are exact, and scaled once.
 The zero point of the data leaves a constant for each output channel, which becomes the bias;
 padding is done before, with the zero point. uint8 becomes int8 by a shift of 128, where a value is
-quantized if that is in the network: then a kernel may write it behind its own sums.
+quantized if that is in the network: then a kernel may write it behind its own sums. Weights with a
+zero point that int8 does not hold are shifted too, and one more channel sums up the data.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -42,6 +44,20 @@ MOST_PRODUCTS = 1 << 17
 MOST_ROWS = 16
 
 
+@dataclass(frozen=True)
+class _Operands:
+    """Data and weights: ``scales * (int8 + shifts)`` for each output channel.
+
+    With shifts, a channel of ones and channels of zeros, to a multiple of four, follow the
+    network's.
+    """
+
+    data: Quantized
+    weights: np.ndarray
+    scales: np.ndarray
+    shifts: np.ndarray
+
+
 class IntegerArithmetic(QuantizedData):
     """Of constant weights: convolutions of one group with channels last, and plain matrices."""
 
@@ -66,15 +82,14 @@ class IntegerArithmetic(QuantizedData):
         found = self._operands(call, data, as_numpy(kernel), any(padding))
         if found is None:
             return None
-        quantized, weights, scales = found
-        more, around = -weights.shape[3] % VECTOR, (0, 0, 0, 0)
-        if quantized.zero:
+        more, around = -found.weights.shape[3] % VECTOR, (0, 0, 0, 0)
+        if found.data.zero:
             (top, left, bottom, right), padding = padding, (0, 0, 0, 0)
             around = top, bottom, left, right
-        x = self.padded(quantized, around, more)
-        w = make_const(np.pad(weights, [(0, 0)] * 3 + [(0, more)]))
+        x = self.padded(found.data, around, more)
+        w = make_const(np.pad(found.weights, [(0, 0)] * 3 + [(0, more)]))
         y = call_like(call, [x, w], padding=padding, out_dtype="int32")
-        return self._result(call, y, quantized, weights, scales)
+        return self._result(call, y, found)
 
     def _matmul(self, call: relax.Call) -> relax.Expr | None:
         data, matrix = call.args
@@ -89,17 +104,16 @@ class IntegerArithmetic(QuantizedData):
         found = self._operands(call, data, rows, False)
         if found is None:
             return None
-        quantized, weights, scales = found
-        more = -weights.shape[1] % VECTOR
-        x = self.padded(quantized, (), more)
-        w = make_const(np.pad(weights, [(0, 0), (0, more)]).T)
+        more = -found.weights.shape[1] % VECTOR
+        x = self.padded(found.data, (), more)
+        w = make_const(np.pad(found.weights, [(0, 0), (0, more)]).T)
         y = call_like(call, [x, w], out_dtype="int32")
-        return self._result(call, y, quantized, weights, scales)
+        return self._result(call, y, found)
 
     def _operands(
         self, call: relax.Call, data: relax.Expr, weights: np.ndarray, pads: bool
-    ) -> tuple[Quantized, np.ndarray, np.ndarray] | None:
-        """Data and weights, (k, ...), in 8 bits, and the scale of each output channel."""
+    ) -> _Operands | None:
+        """Data and weights, (k, ...), in 8 bits."""
         result = dtype_of(call)
         if dtype_of(data) != result or str(weights.dtype) not in ("int8", "int32", result):
             return None
@@ -112,34 +126,38 @@ class IntegerArithmetic(QuantizedData):
             return None
         if (found := as_integers(weights)) is None:
             return None
-        if result == "float32" and not _fit_int32(found[0], quantized.zero):
+        integers, scales, shifts = found
+        if result == "float32" and not _fit_int32(integers, shifts, quantized.zero):
             return None
-        return quantized, *found
+        if shifts.any():
+            rows = [(0, -(len(integers) + 1) % VECTOR)] + [(0, 0)] * (integers.ndim - 1)
+            integers = np.pad(np.concatenate([integers, np.ones_like(integers[:1])]), rows)
+        return _Operands(quantized, integers, scales, shifts)
 
-    def _result(
-        self,
-        call: relax.Call,
-        sums: relax.Expr,
-        quantized: Quantized,
-        weights: np.ndarray,
-        scales: np.ndarray,
-    ) -> relax.Expr:
+    def _result(self, call: relax.Call, sums: relax.Expr, operands: _Operands) -> relax.Expr:
         """What a call computes, from the sums of ``q`` times the weights."""
-        y = self.emit(sums)
-        of_ones = weights.astype(np.int64).sum(axis=tuple(range(1, weights.ndim)))
-        if quantized.zero:
-            y = self.emit(relax.op.add(y, make_const(-quantized.zero * of_ones, "int32")))
-        if quantized.point is not None:
-            shift = self.emit(relax.op.multiply(quantized.point, make_const(of_ones, "int32")))
+        y, data = self.emit(sums), operands.data
+        of_ones = operands.weights.astype(np.int64)
+        of_ones = of_ones.sum(axis=tuple(range(1, of_ones.ndim)))
+        if data.zero:
+            y = self.emit(relax.op.add(y, make_const(-data.zero * of_ones, "int32")))
+        if data.point is not None:
+            shift = self.emit(relax.op.multiply(data.point, make_const(of_ones, "int32")))
             y = self.emit(relax.op.subtract(y, shift))
+        if operands.shifts.any():
+            count = len(operands.shifts)
+            total = self.emit(relax.op.strided_slice(y, [-1], [count], [count + 1]))
+            shifted = self.emit(relax.op.multiply(total, make_const(operands.shifts, "int32")))
+            y = self.emit(relax.op.strided_slice(y, [-1], [0], [count]))
+            y = self.emit(relax.op.add(y, shifted))
         if dtype_of(call) == "int32":
             return y
         y = self.emit(relax.op.astype(y, "float32"))
-        return relax.op.multiply(y, make_const(scales * quantized.scale, "float32"))
+        return relax.op.multiply(y, make_const(operands.scales * data.scale, "float32"))
 
 
-def _fit_int32(weights: np.ndarray, zero: int) -> bool:
+def _fit_int32(weights: np.ndarray, shifts: np.ndarray, zero: int) -> bool:
     """Whether no sum of products of ``q - zero`` is beyond int32, where integers wrap around."""
-    axes = tuple(range(1, weights.ndim))
-    largest = int(np.abs(weights.astype(np.int64)).sum(axis=axes).max())
-    return largest * (128 + abs(zero)) < 2**31
+    rows = np.abs(weights.astype(np.int64)).reshape(len(weights), -1)
+    largest = (rows.sum(axis=1) + np.abs(shifts) * rows.shape[1]).max()
+    return int(largest) * (128 + abs(zero)) < 2**31

@@ -162,8 +162,8 @@ def _unary(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
 @rule(
     "add", "subtract", "multiply", "divide", "floor_divide", "power", "maximum", "minimum", "mod",
     "floor_mod", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-    "logical_and", "logical_or", "logical_xor", "where", RELU_BACKWARD,
-    ACTIVATION_BACKWARD,
+    "logical_and", "logical_or", "logical_xor", "left_shift", "right_shift", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "where", RELU_BACKWARD, ACTIVATION_BACKWARD,
 )  # fmt: skip
 def _broadcasting(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     rank = rank_of(call)

@@ -66,7 +66,10 @@ def _read(case: Any) -> Any:
     model = onnx.load(folder / "model.onnx")
     sets = [
         tuple(
-            [_tensor(path / f"{kind}_{i}.pb", value) for i, value in enumerate(values)]
+            [
+                _tensor(path / f"{kind}_{i}.pb", values[i])
+                for i in range(len(list(path.glob(f"{kind}_*.pb"))))
+            ]
             for kind, values in (("input", model.graph.input), ("output", model.graph.output))
         )
         for path in sorted(folder.glob("test_data_set_*"))
