@@ -24,6 +24,7 @@ def typed(body: Any, *params: relay.Var) -> relay.Type:
 class TestLeaves:
     def test_var(self) -> None:
         assert relay.var("a", "int32").type_annotation == relay.TensorType((), "int32")
+        assert relay.var(shape=(), name_hint="a").name_hint == "a"
         assert relay.var("a", shape=(2,)).type_annotation == relay.TensorType((2,), "float32")
         assert relay.var("a", relay.scalar_type("bool")).type_annotation.dtype == "bool"
         with pytest.raises(ValueError, match="either"):

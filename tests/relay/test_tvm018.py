@@ -455,6 +455,15 @@ def test_removed_modules_are_imported(module: str) -> None:
         importlib.import_module(f"convoy.relay.tvm018.{module}").anything()
 
 
+def test_members_that_an_executable_lost() -> None:
+    x = relay.var("x", shape=(2,))
+    executable = relay.vm.compile(relay.IRModule.from_expr(x + x), "llvm")
+    with pytest.raises(RemovedFromTvm, match="holds its constants"):
+        executable.move_late_bound_consts("consts.bin", 256)
+    with pytest.raises(AttributeError):
+        executable.nothing_of_that_name  # noqa: B018
+
+
 def test_names_that_never_were_are_no_stand_ins() -> None:
     for module in (relay, relay.transform, relay.op.nn, relay.testing, tvm.topi, tvm.tir):
         with pytest.raises(AttributeError):
@@ -467,6 +476,7 @@ def test_names_that_moved() -> None:
 
     assert from_tensorflow is relay.frontend.from_tensorflow
     assert AotModule is tvm.runtime.executor.AotModule
+    assert tvm.relay.backend.executor_factory.GraphExecutorFactoryModule.__name__
     assert relay.op.contrib.partition_for_cutlass is relay.op.contrib.cutlass.partition_for_cutlass
     assert isinstance(tvm.te.size_var("n"), tvm.tir.SizeVar)
     x = relay.var("x", shape=(2,))

@@ -90,6 +90,10 @@ class Attrs(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def has_fields(self, cls: AttrsClass) -> bool:
+        """Check whether all fields of a class are there."""
+        return self._values.keys() >= set(cls.field_names)
+
     def get_int(self, key: str) -> int:
         """Return the integer of a field.
 

@@ -16,7 +16,7 @@ from convoy.relay.types import TensorType, Type
 
 
 def var(
-    name: str,
+    name_hint: str,
     type_annotation: Type | str | None = None,
     shape: Sequence[Any] | None = None,
     dtype: str = "float32",
@@ -25,7 +25,7 @@ def var(
     """Make a variable.
 
     Args:
-        name: Its name, without %.
+        name_hint: Its name, without %.
         type_annotation: Its type, or the dtype of a scalar.
         shape, dtype: The type of a tensor, in place of `type_annotation`.
         span: Its place in a text.
@@ -38,7 +38,7 @@ def var(
         )
     elif isinstance(type_annotation, str):
         type_annotation = TensorType((), type_annotation)
-    return Var(name, type_annotation, span=span)
+    return Var(name_hint, type_annotation, span=span)
 
 
 def const(value: Any, dtype: str | TensorType | None = None, span: Span | None = None) -> Constant:

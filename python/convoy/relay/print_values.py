@@ -121,7 +121,8 @@ class _NamedSizes(TypeMutator):
     def __init__(self, entry: Callable[[str, Any], str]) -> None:
         self._entry = entry
 
-    def visit_tensor_type(self, typ: Any) -> ty.TensorType:
+    def visit_tensor_type(self, typ: ty.Type) -> ty.Type:
+        assert isinstance(typ, ty.TensorType)
         if all(isinstance(dim, (int, ty.Any)) for dim in typ.shape):
             return typ
         return ty.TensorType([self._dim(dim) for dim in typ.shape], typ.dtype)

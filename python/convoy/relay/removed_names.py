@@ -105,8 +105,17 @@ REMOVED = {
     "rpc.proxy": _REMOTE,
     "rpc.tracker": _REMOTE,
     "runtime.name_transforms": _AHEAD_OF_TIME,
+    **{
+        f"runtime.vm.Executable.{name}": (
+            "An executable is one file, which holds its constants; relay.vm.compile makes kernels, "
+            "not bytecode"
+        )
+        for name in (
+            "bytecode", "constants", "get_late_bound_consts", "globals", "load_late_bound_consts",
+            "load_late_bound_consts_from_map", "move_late_bound_consts", "primitive_ops", "stats",
+        )
+    },
     "target.datatype": "relay.op.register makes an operator of a script",
-    "target.target": _DEVICES,
     "testing.aot": _AHEAD_OF_TIME,
     "utils": "`convoy bench` shows the time of each layer beside its bound",
     "ConstantMemoryPools": _DEVICES,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -50,7 +50,7 @@ class AttrsClass:
         """The type key in files."""
         return f"relay.attrs.{self.name}"
 
-    @property
+    @cached_property
     def field_names(self) -> tuple[str, ...]:
         """The names of the fields, in order."""
         return tuple(f.name for f in self.fields)

@@ -41,7 +41,7 @@ class Inputs:
         if found is None:
             raise self.error("a call without attributes")
         # Saved files can give a call attributes of any class.
-        if wanted is not None and not found.keys() >= set(wanted.field_names):
+        if wanted is not None and not found.has_fields(wanted):
             raise self.error(f"attributes of class {found.type_key}", wanted.type_key)
         if wanted is not None and found.cls is not wanted:  # of these names, but of these kinds?
             complete_attrs(wanted, {name: found[name] for name in wanted.field_names}, self.name)

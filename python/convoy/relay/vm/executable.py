@@ -13,6 +13,7 @@ from convoy.relay.ast import Function
 from convoy.relay.evaluate.interpreter import Interpreter
 from convoy.relay.json_format import save_json
 from convoy.relay.module import IRModule
+from convoy.relay.removed import removed_names
 from convoy.relay.specialized import Specialized
 from convoy.relay.vm import archive
 
@@ -42,6 +43,10 @@ class Executable:
         self.result = result
         self.specialized = specialized
         self.input_dtypes: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a stand-in for a member that TVM's executable had."""
+        return removed_names("runtime.vm.Executable")(name)
 
     @property
     def mod(self) -> Executable:
