@@ -129,6 +129,72 @@ class Growing:
         gate = self.emit(relax.op.nn.conv2d(mean, self.constant(c, c, 1, 1, fan=c)))
         return self.emit(relax.op.multiply(x, self.emit(relax.op.sigmoid(gate))))
 
+    def channel_norm(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        """A layer norm of each pixel's channels, or a group norm; scaled or added to its input."""
+        c = shape(x)[1]
+        gamma, beta = self.constant(c, fan=9, around=1), self.constant(c, fan=4)
+        if self.rng.random() < 0.5:
+            last = self.emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
+            y = self.emit(relax.op.nn.layer_norm(last, gamma, beta, axes=[-1]))
+            y = self.emit(relax.op.permute_dims(y, [0, 3, 1, 2]))
+        else:
+            y = self.emit(relax.op.nn.group_norm(x, gamma, beta, 2, 1, [2, 3]))
+        if self.rng.random() < 0.4:
+            y = self.emit(relax.op.multiply(y, self.constant(c, 1, 1, fan=4)))
+        return self.emit(relax.op.add(x, y)) if self.rng.random() < 0.4 else y
+
+    def response_norm(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        """Channels by their share of the energy."""
+        energy = self.emit(relax.op.sum(self.emit(relax.op.square(x)), [2, 3], keepdims=True))
+        size = self.emit(relax.op.sqrt(energy))
+        mean = self.emit(relax.op.mean(size, [1], keepdims=True))
+        share = self.emit(relax.op.divide(size, self.emit(relax.op.add(mean, number(1e-3)))))
+        return self.emit(relax.op.add(x, self.emit(relax.op.multiply(x, share))))
+
+    def spatial_attention(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        parts = [self.emit(relax.op.max(x, [1], keepdims=True))]
+        parts.append(self.emit(relax.op.mean(x, [1], keepdims=True)))
+        weight = self.constant(1, 2, 3, 3, fan=18)
+        map_ = self.emit(
+            relax.op.nn.conv2d(self.emit(relax.op.concat(parts, 1)), weight, padding=1)
+        )
+        return self.emit(relax.op.multiply(x, self.emit(relax.op.sigmoid(map_))))
+
+    def move(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        """Pixels or channels in another order: rolled, shuffled, flipped, or padded and cut."""
+        n, c, h, w = shape(x)
+        kind = self.rng.choice(("roll", "shuffle", "flip", "cut"))
+        if kind == "shuffle":
+            apart = self.emit(relax.op.reshape(x, (n, 2, c // 2, h, w)))
+            turned = self.emit(relax.op.permute_dims(apart, [0, 2, 1, 3, 4]))
+            return self.emit(relax.op.reshape(turned, (n, c, h, w)))
+        if kind == "flip":
+            return self.emit(relax.op.flip(x, self.rng.choice((2, 3))))
+        if kind == "cut":
+            padded = self.emit(relax.op.nn.pad(x, [0, 0, 0, 0, 1, 2, 2, 0]))
+            ends = [2 + h, 1 + w]
+            return self.emit(relax.op.strided_slice(padded, [2, 3], [2, 1], ends))
+        for axis in self.rng.choice(((2,), (3,), (2, 3))):
+            cut, size = self.rng.randint(1, 3), shape(x)[axis]
+            ends = [(cut, size), (0, cut)]
+            parts = [self.emit(relax.op.strided_slice(x, [axis], [a], [b])) for a, b in ends]
+            x = self.emit(relax.op.concat(parts, axis))
+        return x
+
+    def upsample(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        _, _, h, w = shape(x)
+        if h >= self.size:
+            return self.activate(x)
+        how = self.rng.choice(("nearest_neighbor", "linear"))
+        mode = "asymmetric" if how == "nearest_neighbor" else "half_pixel"
+        size = relax.ShapeExpr((2 * h, 2 * w))
+        return self.emit(
+            relax.op.image.resize2d(
+                x, size, layout="NCHW", method=how, coordinate_transformation_mode=mode,
+                rounding_method="floor" if how == "nearest_neighbor" else "",
+            )
+        )  # fmt: skip
+
     def to_rows(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
         n, c, h, w = shape(x)
         if self.rng.random() < 0.5:
@@ -144,28 +210,64 @@ class Growing:
         return self.activate(y) if self.rng.random() < 0.5 else y
 
     def normalize(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
-        c = shape(x)[1]
-        if self.rng.random() < 0.5:
+        c, draw = shape(x)[1], self.rng.random()
+        if draw < 0.3:
             return self.emit(relax.op.nn.softmax(x, axis=-1))
+        if draw < 0.6:
+            mean = self.emit(relax.op.mean(self.emit(relax.op.square(x)), [-1], keepdims=True))
+            scale = self.emit(relax.op.rsqrt(self.emit(relax.op.add(mean, number(1e-5)))))
+            scaled = self.emit(relax.op.multiply(x, scale))
+            return self.emit(relax.op.multiply(scaled, self.constant(c, fan=9, around=1)))
         gamma, beta = self.constant(c, fan=9, around=1), self.constant(c, fan=4)
         return self.emit(relax.op.nn.layer_norm(x, gamma, beta, axes=[-1]))
 
     def attention(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
         c = shape(x)[1]
         q, k, v = (self.emit(relax.op.matmul(x, self.constant(c, c, fan=c))) for _ in range(3))
-        scores = self.emit(relax.op.matmul(q, self.emit(relax.op.permute_dims(k))))
-        scaled = self.emit(relax.op.multiply(scores, relax.const(c**-0.5, "float32")))
-        return self.emit(relax.op.matmul(self.emit(relax.op.nn.softmax(scaled)), v))
+        heads = self.rng.choice((1, 2))
+        if heads > 1:
+            q, k, v = (self.heads(part, heads) for part in (q, k, v))
+        axes = [0, 2, 1] if heads > 1 else [1, 0]
+        scores = self.emit(relax.op.matmul(q, self.emit(relax.op.permute_dims(k, axes))))
+        scaled = self.emit(relax.op.multiply(scores, number((c / heads) ** -0.5)))
+        if self.rng.random() < 0.4:
+            bias = self.constant(*shape(scaled)[:-2], *[shape(scaled)[-1]] * 2)
+            scaled = self.emit(relax.op.add(scaled, bias))
+        y = self.emit(relax.op.matmul(self.emit(relax.op.nn.softmax(scaled)), v))
+        if heads > 1:
+            y = self.emit(
+                relax.op.reshape(self.emit(relax.op.permute_dims(y, [1, 0, 2])), shape(x))
+            )
+        return self.emit(relax.op.add(x, y)) if self.rng.random() < 0.5 else y
+
+    def heads(self, x: relax.Var, heads: int) -> relax.Var:
+        rows, c = shape(x)
+        apart = self.emit(relax.op.reshape(x, (rows, heads, c // heads)))
+        return self.emit(relax.op.permute_dims(apart, [1, 0, 2]))
+
+    def gated(self, x: relax.Var, images: list[relax.Var]) -> relax.Var:
+        """Two products of one tensor, one of them the gate, and a third one back."""
+        c = shape(x)[1]
+        gate, y = (self.emit(relax.op.matmul(x, self.constant(c, 2 * c, fan=c))) for _ in range(2))
+        y = self.emit(relax.op.multiply(self.activate(gate), y))
+        y = self.emit(relax.op.matmul(y, self.constant(2 * c, c, fan=2 * c)))
+        return self.emit(relax.op.add(x, y)) if self.rng.random() < 0.5 else y
 
 
 Layer = Callable[[Growing, Any, list[Any]], relax.Var]
 IMAGE_LAYERS: tuple[Layer, ...] = (
     *(Growing.convolution,) * 5, Growing.transposed, Growing.pool, *(Growing.combine,) * 2,
-    Growing.concatenate, Growing.split, Growing.channel_attention, Growing.to_rows,
+    Growing.concatenate, Growing.split, Growing.channel_attention, *(Growing.to_rows,) * 2,
+    *(Growing.channel_norm,) * 2, Growing.response_norm, Growing.spatial_attention,
+    *(Growing.move,) * 2, Growing.upsample,
 )  # fmt: skip
 ROW_LAYERS: tuple[Layer, ...] = (
-    Growing.dense, Growing.dense, Growing.normalize, Growing.attention,
+    Growing.dense, Growing.dense, Growing.normalize, Growing.attention, Growing.gated,
 )  # fmt: skip
+
+
+def number(value: float) -> relax.Constant:
+    return relax.const(value, "float32")
 
 
 def shape(x: relax.Expr) -> tuple[int, ...]:

@@ -103,3 +103,8 @@ def test_complex_buffers() -> None:
 def test_what_is_refused(function: Any, message: str) -> None:
     with pytest.raises(UnsupportedOp, match=message):
         convoy.compile(function, sample(), cache=False)
+
+
+def test_complex_inputs_are_refused() -> None:
+    with pytest.raises(UnsupportedOp, match=r"complex inputs.*view_as_complex"):
+        convoy.compile(lambda z: (z * z.conj()).real, sample().to(torch.cfloat), cache=False)

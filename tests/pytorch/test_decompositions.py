@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,21 @@ CASES: dict[str, Callable[[Any], Any]] = {
         *x.cummax(1), *x.cummin(-1), *(x * 2).round().cummax(0), *ODD.cummax(1), *ODD.cummin(1),
         x.logcumsumexp(2), ODD[1].logcumsumexp(0), x.sum().cumsum(0), x.sum().int().cumprod(0),
         *(x * 3).int().cummax(1),
+    ),
+    "scans of integers": lambda x: (
+        (x > 0).cumsum(1), (x > 0).cumsum(1, dtype=torch.int32), (x > 0).cumprod(0),
+        (x.abs() * 90).to(torch.uint8).cumsum(2), (x.abs() * 9e8).int().cumsum(0),
+        (x > 0).cumsum(0, dtype=torch.float32), (x * 3).cumsum(0, dtype=torch.int32),
+        (x * 3).int().cumprod(-1),
+    ),
+    "bounds": lambda x: (
+        x[..., :1].clamp(x[:, :1], x[:, :1] + 1), torch.clamp(x[..., :1], max=x[0]),
+        torch.addbmm(x[0, :, :4], x, x.mT, beta=0.5, alpha=2),
+        torch.copysign(x, x.flip(0)), x.copysign(-1), (x * 9).int().copysign(-2.0),
+    ),
+    "sorted bytes": lambda x: (
+        *(x.abs() * 90).to(torch.uint8).sort(1), (x * 9).to(torch.int8).argsort(dim=0, stable=True),
+        (x.abs() * 90).to(torch.uint8).median(1)[0], (x > 0).sort(2)[0],
     ),
     "special": lambda x: (
         torch.lgamma(x * 3), torch.lgamma(x.abs() * 30 + 0.01), torch.digamma(x * 4 + 0.003),
@@ -166,3 +182,45 @@ def test_filters_standardized_by_a_batch_norm(dtype: Any) -> None:
         want = net(x)
         got = convoy.compile(net.to(dtype), x.to(dtype))(x.to(dtype)).float()
     assert (got - want).norm() <= (2e-3 if dtype == torch.float16 else 2e-2) * want.norm()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_functions_that_a_rounded_step_would_lose(dtype: Any) -> None:
+    """Logarithms and exponentials near zero, remainders of large numbers, lengths that overflow."""
+    x = torch.tensor([3e-6, -3e-6, 0, 1e-3, 0.39, -0.41, 5, -0.999, math.inf, NAN]).to(dtype)
+    y = torch.tensor([9e4, -9e4, 7.3, -7.3, 300, 2.9999998, 0.3, 5, -5, math.inf]).to(dtype)
+    by = torch.tensor([0.3, 0.3, -0.3, -0.3, 0.3, 0.3, 0.7, math.inf, math.inf, 1]).to(dtype)
+
+    def function(x: Any, y: Any, by: Any) -> tuple[Any, ...]:
+        small = (
+            torch.log1p(x),
+            torch.expm1(x),
+            torch.atanh(x),
+            F.softplus(-y.abs()),
+            F.logsigmoid(y),
+        )
+        small = *small, F.softplus(y, beta=2, threshold=1), F.softplus(x)
+        return *small, y % by, torch.fmod(y, by), y % 0.3, y % -0.3, torch.hypot(y * 0.1, by)
+
+    got = convoy.compile(function, (x, y, by), cache=False)(x, y, by)
+    rounding = 3 * torch.finfo(dtype).eps
+    for one, want in zip(got, function(x, y, by), strict=True):
+        torch.testing.assert_close(one, want, rtol=rounding, atol=1e-9, equal_nan=True)
+
+
+def test_dividing_integers_leaves_integers() -> None:
+    x = torch.tensor([7, -7, 300])
+    got = convoy.compile(lambda x: (x % 5, x % -5, torch.fmod(x, 5), x % 2.5), x, cache=False)(x)
+    for one, want in zip(got, (x % 5, x % -5, torch.fmod(x, 5), x % 2.5), strict=True):
+        torch.testing.assert_close(one, want)
+
+
+def test_tensors_without_elements() -> None:
+    a, b, c = torch.randn(5, 0), torch.randn(0, 4), torch.randn(5, 1)
+
+    def function(a: Any, b: Any, c: Any) -> tuple[Any, ...]:
+        return torch.addmm(c, a, b), a.sum(1), a.flip(0), torch.cat([a, c], 1)
+
+    got = convoy.compile(function, (a, b, c), cache=False)(a, b, c)
+    for one, want in zip(got, function(a, b, c), strict=True):
+        torch.testing.assert_close(one, want)

@@ -190,10 +190,27 @@ class Statistics(nn.Module):
         return (self.norms(x) ** 3).mean()
 
 
+class Transformer(nn.Module):
+    """A spatial transformer: images sampled where a layer says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.where = nn.Linear(18, 6)
+
+    def forward(self, x: Any) -> Any:
+        place = self.where(x.flatten(1)).view(-1, 2, 3) * 0.3 + torch.eye(2, 3)
+        grid = nn.functional.affine_grid(place, (3, 2, 4, 4), align_corners=False)
+        return (nn.functional.grid_sample(x, grid, align_corners=False) ** 2).mean()
+
+
 @pytest.mark.parametrize(
     ("make", "draw"),
-    [(Detached, lambda: torch.tensor([0, 1, 3, 1])), (Statistics, lambda: torch.randn(3, 2, 3, 3))],
-    ids=["detached", "statistics"],
+    [
+        (Detached, lambda: torch.tensor([0, 1, 3, 1])),
+        (Statistics, lambda: torch.randn(3, 2, 3, 3)),
+        (Transformer, lambda: torch.randn(3, 2, 3, 3)),
+    ],
+    ids=["detached", "statistics", "spatial transformer"],
 )
 def test_what_eager_training_does_besides(make: Any, draw: Any) -> None:
     from convoy.pytorch.training import compile_training_step

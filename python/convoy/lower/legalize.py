@@ -23,6 +23,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.target import on_gpu
+from ..ops.activation import legalize_softplus
 from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
@@ -61,6 +62,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
+            "relax.nn.softplus": legalize_softplus,
             STATS: legalize_training.batch_norm_stats,
             GRAD_STATS: legalize_training.batch_norm_grad_stats,
             MAX_POOL: legalize_training.max_pool2d_backward,

@@ -56,6 +56,21 @@ def _mish(x: tirx.Expr) -> tirx.Expr:
     return x * (n / (n + _number(2.0, x)))
 
 
+def _softplus(x: tirx.Expr, beta: float, threshold: float) -> tirx.Expr:
+    """``log(1 + exp(beta x)) / beta``, ``x`` where ``beta x`` is above the threshold.
+
+    ``log(1 + t)`` loses the digits of a small ``t``: it is ``2 artanh(t / (t + 2))``, a series.
+    """
+    scaled = x * _number(beta, x)
+    power = tirx.exp(-tirx.abs(scaled))
+    part = power / (power + _number(2.0, x))
+    series = _number(1 / 15, x)
+    for divisor in range(13, 0, -2):
+        series = series * part * part + _number(1 / divisor, x)
+    value = te.max(scaled, _number(0.0, x)) + _number(2.0, x) * part * series
+    return tirx.Select(scaled > _number(threshold, x), x, value * _number(1 / beta, x))
+
+
 def _infer(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.ir.Type:
     return call.args[0].ty
 
@@ -86,3 +101,6 @@ for _name, _value, _make in (
     ("mish", _mish, mish),
 ):
     register_op(_name, f"Activation {_name}.", _infer, _loops(_name, _value), _make)
+
+#: Legalization of TVM's operator, whose own has the digits of ``1 + exp(x)`` alone.
+legalize_softplus = _loops("softplus", _softplus)

@@ -32,10 +32,13 @@ class RealModule(torch.nn.Module):
 
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
-        for node in program.graph.find_nodes(op="output"):
-            values = [one.meta.get("val") for one in node.all_input_nodes]
-            if any(map(_is_complex, values)):
-                raise UnsupportedOp("a module with complex results", "real ones: view_as_real")
+        signature, values = program.graph_signature, {n.name: n.meta for n in program.graph.nodes}
+        for names, what, function in (
+            (signature.user_inputs, "inputs", "view_as_complex"),
+            (signature.user_outputs, "results", "view_as_real"),
+        ):
+            if any(_is_complex(values[str(name)].get("val")) for name in names):
+                raise UnsupportedOp(f"a module with complex {what}", f"real ones: {function}")
         self.graph_module = program.module(check_guards=False)
         self.parts = torch.nn.ParameterDict()
         for path in {node.target for node in self.graph_module.graph.find_nodes(op="get_attr")}:

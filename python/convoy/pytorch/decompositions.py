@@ -65,6 +65,18 @@ def _pad(x: Any, widths: Sequence[int], mode: str = "constant", value: Any = Non
     return x
 
 
+def _clamp_by_tensors(x: Any, low: Any = None, high: Any = None) -> Any:
+    """Between bounds that may have axes which the tensor has not."""
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """The sum of the products of a batch is one product."""
+    rows, columns = a.transpose(0, 1).flatten(1), b.flatten(0, 1)
+    return torch.addmm(x, rows, columns, beta=beta, alpha=alpha)
+
+
 def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     """SELU and CELU are scaled ELUs."""
     if scale == 1 and input_scale == 1:
@@ -113,7 +125,12 @@ def _negative(x: Any) -> Any:
 
 
 def _copysign(a: Any, b: Any) -> Any:
-    return torch.where(_negative(b), -a.abs(), a.abs())
+    """A float, of integers too."""
+    dtype = torch.result_type(a, b)
+    size = a.to(dtype if dtype.is_floating_point else torch.float32).abs()
+    if isinstance(b, torch.Tensor):
+        return torch.where(_negative(b), -size, size)
+    return -size if math.copysign(1, b) < 0 else size
 
 
 def _angle(x: Any) -> Any:
@@ -146,6 +163,30 @@ def _pdist(x: Any, p: float = 2) -> Any:
 def _topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Any order will do where none is asked for."""
     return NotImplemented if sorted else torch.topk(x, k, dim, largest)
+
+
+def _is_narrow(x: Any) -> bool:
+    """Whether a tensor is of integers that TVM does not sort."""
+    return not x.is_floating_point() and x.dtype.itemsize < 4
+
+
+def _ordered(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Narrow integers as int32."""
+
+    def decompose(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_narrow(x):
+            return NotImplemented
+        found = operator(x.int(), *args, **kwargs)
+        if isinstance(found, torch.Tensor):
+            return found.to(x.dtype)
+        return found[0].to(x.dtype), found[1]
+
+    return decompose
+
+
+def _stable_sort(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+    values, indices = torch.sort(x.int() if _is_narrow(x) else x, dim, descending)
+    return values.to(x.dtype), indices
 
 
 def _rrelu(
@@ -189,6 +230,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.cat.default: _cat,
     _aten.view.default: _view,
     _aten.clamp.default: _clamp,
+    _aten.clamp.Tensor: _clamp_by_tensors,
+    _aten.addbmm.default: _addbmm,
     _aten.elu.default: _elu,
     _aten.pad.default: _pad,
     _aten._native_batch_norm_legit_no_training.default: _batch_norm,
@@ -198,12 +241,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.kthvalue.default: _kth,
     _aten.angle.default: _angle,
     _aten.copysign.Tensor: _copysign,
+    _aten.copysign.Scalar: _copysign,
     _aten.signbit.default: _negative,
     _aten.fmax.default: lambda a, b: torch.where(a.isnan(), b, torch.where(b.isnan(), a, a.max(b))),
     _aten.fmin.default: lambda a, b: torch.where(a.isnan(), b, torch.where(b.isnan(), a, a.min(b))),
-    _aten.hypot.default: lambda a, b: torch.sqrt(a * a + b * b),
-    _aten.erfc.default: lambda x: 1 - torch.erf(x),
-    _aten.exp2.default: lambda x: torch.exp(x * math.log(2)),
     **dict.fromkeys(
         (_aten.__lshift__.Scalar, _aten.bitwise_left_shift.Tensor_Scalar),
         lambda x, count: x * 2**count,
@@ -217,9 +258,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten._pdist_forward.default: _pdist,
     _aten._trilinear.default: _trilinear,
     _aten.topk.default: _topk,
-    _aten.sort.stable: lambda x, *, stable=None, dim=-1, descending=False: torch.sort(
-        x, dim, descending
-    ),
+    _aten.sort.stable: _stable_sort,
+    **{one: _ordered(one) for one in (_aten.sort.default, _aten.median.default, _aten.median.dim)},
     _aten.rrelu_with_noise.default: lambda *args: _rrelu(*args)[0],
     _aten.rrelu_with_noise_functional.default: _rrelu,
     _aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,

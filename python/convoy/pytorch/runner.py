@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -80,7 +81,17 @@ class Runner:
 def compact(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where kernels can read it in place, otherwise a copy."""
     tensor = tensor.contiguous()
-    return tensor if tensor.data_ptr() % ALIGNMENT == 0 else tensor.clone()
+    address = tensor.data_ptr()
+    if address and address % ALIGNMENT == 0:
+        return tensor
+    return tensor.clone() if address else _empty(tensor)
+
+
+def _empty(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without elements, with the strides that kernels check: zero before an empty axis,
+    where PyTorch has one."""
+    shape = tensor.shape
+    return tensor.as_strided(shape, [math.prod(shape[axis + 1 :]) for axis in range(len(shape))])
 
 
 def _cut(tensors: Tensors, batched: Sequence[bool], rows: int) -> Tensors:

@@ -51,17 +51,22 @@ def _log_sum(before: Parts, after: Parts) -> Parts:
     return ((torch.exp(a - most) + torch.exp(b - most)).log() + most,)
 
 
-def _of_one(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    """Sums and products so far of a single element."""
-    if x.dim():
-        return NotImplemented
-    return x.to(dtype or (x.dtype if x.is_floating_point() else torch.int64), copy=True)
+def _of_result(scan: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums or products so far in the dtype of the result, which for integers and bools is int64."""
+
+    def decompose(x: Any, dim: int, *, dtype: Any = None) -> Any:
+        dtype = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
+        if not x.dim():
+            return x.to(dtype, copy=True)
+        return NotImplemented if x.dtype == dtype else scan(x.to(dtype), dim, dtype=dtype)
+
+    return decompose
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.cummax.default: _extreme(torch.ge),
     _aten.cummin.default: _extreme(torch.le),
     _aten.logcumsumexp.default: lambda x, dim: _scan(_log_sum, (x.clone(),), dim)[0],
-    _aten.cumsum.default: _of_one,
-    _aten.cumprod.default: _of_one,
+    _aten.cumsum.default: _of_result(_aten.cumsum.default),
+    _aten.cumprod.default: _of_result(_aten.cumprod.default),
 }

@@ -71,12 +71,60 @@ def _erfinv(x: Any) -> Any:
     return torch.where(x.abs() == 1, x * math.inf, inner)
 
 
-def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _log1p(x: Any) -> Any:
+    """ln(1 + x), near zero by the series of 2 artanh(x / (2 + x))."""
+    near = x.clamp(-0.4, 0.4)
+    part = near / (2 + near)
+    series = 2 * part * _polynomial((1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0), part * part)
+    return torch.where(x.abs() < 0.4, series, torch.log(1 + x))
+
+
+def _atanh(x: Any) -> Any:
+    size = x.abs()
+    result = 0.5 * _log1p(2 * size / (1 - size))
+    return torch.where(x < 0, -result, result)
+
+
+def _expm1(x: Any) -> Any:
+    """e^x - 1, near zero by its series."""
+    near = x.clamp(-0.3, 0.3)
+    series = near * _polynomial((1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0), near)
+    return torch.where(x.abs() < 0.3, series, torch.exp(x) - 1)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    """Exact in float32: a quotient that is rounded to 16 bits may be another integer."""
+    dtype = torch.result_type(x, y)
+    if dtype.itemsize != 2 or not dtype.is_floating_point:
+        return NotImplemented
+    return torch.fmod(x.float(), _divisor(y, dtype).float()).to(dtype)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """Of the sign of the divisor. ``x - floor(x / y) * y`` has the rounding errors of x, which may
+    be larger than y."""
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        return NotImplemented
+    wide = torch.promote_types(dtype, torch.float32)
+    x, y = x.to(wide), _divisor(y, dtype).to(wide)
+    rest = torch.fmod(x, y)
+    return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest).to(dtype)
+
+
+def _divisor(y: Any, dtype: torch.dtype) -> Any:
+    """A tensor, or a number as PyTorch rounds it."""
+    return y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=dtype)
+
+
+def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
     """In float32, also of integers and of 16-bit floats."""
 
-    def decompose(x: Any) -> Any:
-        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-        return function(x.float()).to(dtype)
+    def decompose(*operands: Any) -> Any:
+        dtype = torch.result_type(operands[0], operands[-1])
+        dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        wide = torch.promote_types(dtype, torch.float32)
+        return function(*(x.to(wide) for x in operands)).to(dtype)
 
     return decompose
 
@@ -85,4 +133,12 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.lgamma.default: _wide(_lgamma),
     _aten.digamma.default: _wide(_digamma),
     _aten.erfinv.default: _wide(_erfinv),
+    _aten.log1p.default: _wide(_log1p),
+    _aten.expm1.default: _wide(_expm1),
+    **dict.fromkeys((_aten.fmod.Tensor, _aten.fmod.Scalar), _fmod),
+    **dict.fromkeys((_aten.remainder.Tensor, _aten.remainder.Scalar), _remainder),
+    _aten.atanh.default: _wide(_atanh),
+    _aten.hypot.default: _wide(lambda a, b: torch.sqrt(a * a + b * b)),
+    _aten.erfc.default: _wide(lambda x: 1 - torch.erf(x)),
+    _aten.exp2.default: _wide(lambda x: torch.exp(x * math.log(2))),
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
 _aten = torch.ops.aten
@@ -63,7 +64,7 @@ def _stopped(graph: torch.fx.Graph, stop: Any, arg: Any) -> Any:
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Operators that draw random numbers, by ``uniform``, and lookups that have no gradient."""
+    """Operators that draw random numbers, by ``uniform``, and those that have no gradient."""
     draw = _Draw(itertools.count())
     return {
         _aten.dropout.default: lambda x, p, train: draw.dropped(x, x, p) if train else x,
@@ -91,6 +92,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
             draw.normal(x) * std + mean
         ).to(x.dtype),
         _aten.embedding.default: _embedding,
+        **get_decompositions([_aten.grid_sampler_2d.default]),
     }
 
 
