@@ -162,6 +162,32 @@ def test_quantized_windows_with_channels_last(op: str) -> None:
     np.testing.assert_array_equal(y, expected.transpose(0, 2, 3, 1))
 
 
+def test_choices_of_quantized_values() -> None:
+    feeds = {"c": RNG.integers(0, 2, (3, 5)).astype(bool), "x": bytes_of(3, 5), "y": bytes_of(5)}
+    points = {"x": (0.02, 120), "y": (0.05, 9), "z": (0.03, 100)}
+    weights = {f"{name}s": np.array(scale, "f4") for name, (scale, _) in points.items()}
+    weights |= {f"{name}z": np.array(zero, "uint8") for name, (_, zero) in points.items()}
+    names = ["c", *(f"{name}{part}" for name in "xyz" for part in ("", "s", "z"))]
+    names.remove("z")
+    (z,) = run(model([node("QLinearWhere", names, ["z"])], feeds, ["z"], weights), feeds)
+    a, b = ((feeds[n].astype("f8") - points[n][1]) * points[n][0] for n in "xy")
+    wanted = np.clip(np.round(np.where(feeds["c"], a, b) / 0.03) + 100, 0, 255)
+    assert z.dtype == np.uint8 and np.abs(z - wanted).max() <= 1  # ties
+    assert (z == wanted).mean() > 0.6
+
+
+@pytest.mark.parametrize(("batch", "matrix"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_fused_transposes_of_matmuls(batch: int, matrix: int) -> None:
+    """Heads as the second axis but one, which onnxruntime's optimizer leaves where they are."""
+    x, w = values(2, 3, 5, 4), values(2, 3, 4, 6, seed=1)
+    given = x.transpose(0, 1, 3, 2) if matrix else x
+    given = given.transpose(2, 0, 1, 3) if batch else given
+    feeds = {"x": given.copy(), "w": w}
+    attrs = {"transBatchA": batch, "transA": matrix, "alpha": 0.5}
+    (y,) = run(model([node("FusedMatMul", ["x", "w"], ["y"], **attrs)], feeds), feeds)
+    np.testing.assert_allclose(y, x @ w * 0.5, 1e-5, 1e-6)
+
+
 @pytest.mark.parametrize("last", [1, 0])
 def test_group_norm(last: int) -> None:
     x, weights = values(2, 4, 3, 5), {"g": values(4, seed=1), "b": values(4, seed=2)}

@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    classical,
     control_flow,
     convolution,
     einsum,
@@ -27,8 +28,8 @@ from . import (
 )
 
 __all__ = [
-    "activation", "control_flow", "convolution", "einsum", "elementwise", "image", "indexing",
-    "matrix", "microsoft", "microsoft_attention", "microsoft_diffusion", "microsoft_quantized",
-    "normalization", "pooling", "quantization", "recurrent", "reduction", "refused", "reshape",
-    "roi", "sequence", "signal", "slicing",
+    "activation", "classical", "control_flow", "convolution", "einsum", "elementwise", "image",
+    "indexing", "matrix", "microsoft", "microsoft_attention", "microsoft_diffusion",
+    "microsoft_quantized", "normalization", "pooling", "quantization", "recurrent", "reduction",
+    "refused", "reshape", "roi", "sequence", "signal", "slicing",
 ]  # fmt: skip

@@ -50,14 +50,16 @@ def _activated(call: Call, value: Value) -> Value:
 
 @converter("FusedMatMul", domain=DOMAIN)
 def fused_matmul(call: Call) -> Value:
-    if call.attrs.get("transBatchA", 0) or call.attrs.get("transBatchB", 0):
-        raise call.unsupported("with transposed batches")
+    """The first axis of an operand of a transposed batch is behind the batch's, then the matrices
+    are transposed."""
     values = []
-    for index, name in enumerate(("transA", "transB")):
-        value, rank = call.value(index), call.rank(index)
-        if call.attrs.get(name, 0) and rank > 1:
-            value = call.do("Transpose", value, perm=(*range(rank - 2), rank - 1, rank - 2))
-        values.append(value)
+    for index, name in enumerate("AB"):
+        value, axes = call.value(index), list(range(call.rank(index)))
+        if call.attrs.get(f"transBatch{name}", 0) and len(axes) > 2:
+            axes = [*axes[1:-1], 0, axes[-1]]
+        if call.attrs.get(f"trans{name}", 0) and len(axes) > 1:
+            axes[-2:] = reversed(axes[-2:])
+        values.append(call.do("Transpose", value, perm=axes))
     result, alpha = call.do("MatMul", *values), float(call.attrs.get("alpha", 1.0))
     return result if alpha == 1.0 else call.do("Mul", result, call.const(alpha))
 

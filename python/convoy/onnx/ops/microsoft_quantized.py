@@ -85,6 +85,14 @@ def qlinear_softmax(call: Call) -> Value:
     return _quantized(call, call.do("Softmax", _dequantized(call, 0), axis=axis), 3)
 
 
+@converter("QLinearWhere", domain=DOMAIN)
+def qlinear_where(call: Call) -> Value:
+    """Inputs: the condition, two values with scale and zero point each, and those of the result."""
+    chosen = call.do("Where", call.value(0), _dequantized(call, 1), _dequantized(call, 4))
+    ratio = call.do("Div", chosen, call.reshape(call.value(7), ()))
+    return saturate(call, ratio, call.reshape(call.value(8), ()), call.dtype(8))
+
+
 @converter("QLinearConcat", domain=DOMAIN)
 def qlinear_concat(call: Call) -> Value:
     """Inputs: the result's scale and zero point, then data, scale and zero point of each."""
