@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ class Linked:
 
     body: bytes
 
-    def export_library(self, file: str, workspace_dir: str) -> None:
+    def export_library(self, file: str, workspace_dir: str, options: Sequence[str]) -> None:
         assert Path(file).parent == Path(workspace_dir), "temporary files lie beside it"
         Path(file).write_bytes(self.body)
 
