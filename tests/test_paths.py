@@ -19,6 +19,16 @@ def test_in_a_checkout() -> None:
     assert paths.install_command("cudnn") == f'pip install -e "{paths.source_root()}[cudnn]"'
 
 
+def test_an_editable_install_adds_no_folder_above_the_checkout() -> None:
+    """scikit-build-core puts the folder that a package's dotted name starts from on Python's path:
+    for ``convoy/share/codegen = codegen`` that is two above the checkout, where a folder named
+    torch was imported as PyTorch."""
+    tomllib = pytest.importorskip("tomllib")  # from Python 3.11
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    for package, folder in project["tool"]["scikit-build"]["wheel"]["packages"].items():
+        assert len(Path(package).parts) < len(Path(folder).parts)
+
+
 def test_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "site-packages" / "convoy"
     monkeypatch.setattr(paths, "__file__", str(package / "paths.py"))

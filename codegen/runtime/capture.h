@@ -39,8 +39,8 @@ class AllocationDuringCapture {
   cuda::CaptureMode mode_ = cuda::kCaptureRelaxed;
 };
 
-// Calls release(object) once `graph` and everything instantiated or cloned from it is gone. The call
-// comes from a thread of the driver: it must not call CUDA.
+// Calls release(object) once `graph` and everything instantiated or cloned from it is gone. The
+// call comes from a thread of the driver: it must not call CUDA.
 void ReleaseWithGraph(cuda::Graph graph, void* object, cuda::HostFn release);
 
 }  // namespace convoy

@@ -8,8 +8,8 @@
 namespace convoy {
 namespace {
 
-// Lanes that a thread keeps: more streams than this in use at a time cost a synchronisation whenever
-// another one comes along.
+// Lanes that a thread keeps: more streams than this in use at a time cost a synchronisation
+// whenever another one comes along.
 constexpr size_t kMaxLanes = 64;
 
 struct Registry {
@@ -117,9 +117,8 @@ Executable& ThreadContext::GetExecutable(const FunctionSpec& function, const Blo
     if (stream.capturing()) {
       TVM_FFI_THROW(CaptureNotReady)
           << "function '" << function.symbol
-          << "' is captured into a CUDA graph before it was made ready in this thread. Call it "
-             "once "
-             "outside of the capture, or call the module's function convoy_prepare";
+          << "' is captured into a CUDA graph before it was made ready in this thread. "
+             "Call it once outside of the capture, or call the module's function convoy_prepare";
     }
     std::unique_ptr<Executable> built =
         FindBackend(function.backend).build({function, blobs, *this, device});
@@ -189,7 +188,7 @@ void ThreadContext::DropOldLanes() {
 
 CallCache& ThreadContext::RenewCalls(const FunctionSlot& slot) {
   if (slot.index >= calls_.size()) calls_.resize(slot.index + 1);
-  Calls_& calls = calls_[slot.index];
+  CachedCalls& calls = calls_[slot.index];
   if (calls.cache) {
     calls.cache->Clear();
   } else {

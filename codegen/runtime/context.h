@@ -5,19 +5,19 @@
 //   - A cuDNN handle belongs to one (thread, device); cudnnSetStream is called when the stream
 //     differs from the last one. Execution plans are private to a thread, because cuDNN does not
 //     allow two threads to execute one plan at a time.
-//   - A workspace belongs to one (thread, device, stream, capture), a "lane". Calls of one thread on
-//     one stream are ordered and may share it. Two threads on one stream may not: their launches
+//   - A workspace belongs to one (thread, device, stream, capture), a "lane". Calls of one thread
+//     on one stream are ordered and may share it. Two threads on one stream may not: their launches
 //     interleave, and a call may consist of several kernels.
-//   - Inside a CUDA graph capture each stream gets a lane of that capture. The captured kernels keep
-//     its memory for as long as the graph exists, so a replay on any stream never meets an eager
-//     call or another graph in it. The graph owns the memory (ReleaseWithGraph). Allocating it is
-//     legal during capture; building a plan or a handle is not, hence a function must have been
-//     called or prepared once in the capturing thread before. That is what the Relax VM does: one
-//     eager call, then a capture on a stream of its own.
+//   - Inside a CUDA graph capture each stream gets a lane of that capture. The captured kernels
+//     keep its memory for as long as the graph exists, so a replay on any stream never meets an
+//     eager call or another graph in it. The graph owns the memory (ReleaseWithGraph). Allocating
+//     it is legal during capture; building a plan or a handle is not, hence a function must have
+//     been called or prepared once in the capturing thread before. That is what the Relax VM does:
+//     one eager call, then a capture on a stream of its own.
 //
 // When a thread ends, its context goes to the next thread that starts, with all that it holds, so a
-// program with short-lived threads builds each plan a bounded number of times. Handles and plans are
-// never destroyed: cuDNN must not be called any more while the process ends.
+// program with short-lived threads builds each plan a bounded number of times. Handles and plans
+// are never destroyed: cuDNN must not be called any more while the process ends.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@
 
 #include "call_cache.h"
 #include "executable.h"
-#include "streams.h"
+#include "stream_pool.h"
 #include "workspace.h"
 
 namespace convoy {
@@ -87,14 +87,14 @@ class ThreadContext {
 
   CallCache& Calls(const FunctionSlot& slot) {
     if (slot.index < calls_.size()) {
-      Calls_& calls = calls_[slot.index];
+      CachedCalls& calls = calls_[slot.index];
       if (calls.generation == slot.generation && calls.epoch == epoch_) return *calls.cache;
     }
     return RenewCalls(slot);
   }
 
  private:
-  struct Calls_ {
+  struct CachedCalls {
     uint64_t generation = 0;
     uint64_t epoch = 0;
     std::unique_ptr<CallCache> cache;
@@ -112,7 +112,7 @@ class ThreadContext {
   std::map<int, StreamPool> streams_;
   std::unordered_map<std::string, std::unique_ptr<Executable>> executables_;
   std::map<LaneKey, Lane> lanes_;
-  std::vector<Calls_> calls_;
+  std::vector<CachedCalls> calls_;
   uint64_t epoch_ = 1;  // raised when workspaces are taken away from prepared calls
   uint64_t lane_order_ = 0;
 };

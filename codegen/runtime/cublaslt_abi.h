@@ -1,5 +1,6 @@
-// The part of cuBLASLt's API that the runtime calls, declared here so that it builds where no cuBLASLt
-// is installed. tests/runtime/test_abi.py compares every value and signature with the real headers.
+// The part of cuBLASLt's API that the runtime calls, declared here so that it builds where no
+// cuBLASLt is installed. tests/runtime/test_abi.py compares every value and signature with the real
+// headers.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,6 @@ cublaslt::DataType ToCublasLt(Dtype dtype) {
     case Dtype::kInt32: break;
   }
   TVM_FFI_THROW(InvalidWorkload) << "cuBLASLt for " << Name(dtype) << "; expected floats";
-  return cublaslt::kReal32F;
 }
 
 int PlaceOf(const Workload& load, Role role) {
@@ -30,8 +29,8 @@ int PlaceOf(const Workload& load, Role role) {
   return -1;
 }
 
-// Whether the result is one matrix product, or one for each group of a matmul: the pixels of x and y
-// are the same rows.
+// Whether the result is one matrix product, or one for each group of a matmul: the pixels of x and
+// y are the same rows.
 bool IsGemm(const Workload& load) {
   return load.op != Op::kAttention && !load.depth.is_3d &&
          (load.groups == 1 || load.is_batched()) && load.r == 1 && load.s == 1 &&

@@ -47,11 +47,12 @@ struct LtAlgo {
   size_t workspace = 0;
 };
 
-// Throws InvalidOption where the workload is not a GEMM with an epilogue of cuBLASLt. Needs no cuBLASLt.
+// Throws InvalidOption where the workload is not a GEMM with an epilogue of cuBLASLt. Needs no
+// cuBLASLt.
 void CheckGemm(const Workload& load);
 
-// d = activation(op(a) op(b) + c + bias). Matrices are column-major as cuBLASLt has them, so each is
-// the transpose of a row-major operand, and d the transpose of the result:
+// d = activation(op(a) op(b) + c + bias). Matrices are column-major as cuBLASLt has them, so each
+// is the transpose of a row-major operand, and d the transpose of the result:
 //
 //   fprop, matmul  y^T  = w x^T     (k, pixels), with the bias along the rows
 //   dgrad          dx^T = w^T dy^T  (c, pixels)

@@ -1,6 +1,6 @@
 // The part of the cuDNN 9 backend API that the runtime calls, declared here so that it builds where
-// no cuDNN is installed. The values are fixed for all of cuDNN 9; tests/runtime/test_abi.py compares
-// them with the installed headers.
+// no cuDNN is installed. The values are fixed for all of cuDNN 9; tests/runtime/test_abi.py
+// compares them with the installed headers.
 #pragma once
 
 #include <cstddef>

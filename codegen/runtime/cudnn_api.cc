@@ -136,8 +136,8 @@ ffi::String Knobs(const ffi::String& workload_json, const ffi::String& options_j
   return json::Stringify(result);
 }
 
-// Which of the configurations in options ("configs": [{engine, knobs}]) are valid: the same answer as
-// Enumerate's, the others among "dropped" with cuDNN's reason.
+// Which of the configurations in options ("configs": [{engine, knobs}]) are valid: the same answer
+// as Enumerate's, the others among "dropped" with cuDNN's reason.
 ffi::String Check(const ffi::String& workload_json, const ffi::String& options_json) {
   Workload load = Workload::FromJson(ParseObject(workload_json, "workload"));
   json::Object options = ParseObject(options_json, "options");

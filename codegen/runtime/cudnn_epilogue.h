@@ -22,8 +22,8 @@ struct PointwiseStep {
   float alpha = 1;  // of kEluForward
 };
 
-// The steps in order. With `zero_bias` zeros are added where there is no bias. The residual is added
-// before the bias: in the other order cuDNN 9.19 offers six engines instead of forty.
+// The steps in order. With `zero_bias` zeros are added where there is no bias. The residual is
+// added before the bias: in the other order cuDNN 9.19 offers six engines instead of forty.
 std::vector<PointwiseStep> EpilogueSteps(const Epilogue& epilogue, bool zero_bias);
 
 // The constants of the steps, in order: they are passed by value when a plan runs.

@@ -12,8 +12,8 @@ cudnn::DataType ToCudnn(Dtype dtype) {
   }
 }
 
-// cuDNN names dimensions N, C, [D,] H, W whatever the layout; in ours channels are last. A value per
-// channel has no other axis, and a GEMM is a 1x1 convolution of 1x1 images.
+// cuDNN names dimensions N, C, [D,] H, W whatever the layout; in ours channels are last. A value
+// per channel has no other axis, and a GEMM is a 1x1 convolution of 1x1 images.
 std::vector<int64_t> Dimensions(const std::vector<int64_t>& shape, size_t rank) {
   std::vector<int64_t> sizes(rank, 1);
   sizes[1] = shape.back();

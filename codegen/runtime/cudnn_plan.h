@@ -35,8 +35,8 @@ struct KnobRange {
 // Throws CudnnRefusal where the engine does not take the graph.
 std::vector<KnobRange> EngineKnobs(const CudnnGraph& graph, int64_t engine);
 
-// Completes a configuration made of engine and knobs: workspace and notes. Throws CudnnRefusal where
-// it is not valid.
+// Completes a configuration made of engine and knobs: workspace and notes. Throws CudnnRefusal
+// where it is not valid.
 EngineConfig CheckConfig(const CudnnGraph& graph, const EngineConfig& config);
 
 // Builds a plan from engine and knobs, without heuristics. `parts` receives what the plan was made

@@ -25,8 +25,8 @@ struct DeployedModule {
   int arch = 0;             // compute capability times ten; 0 for any
 };
 
-// Throws CorruptArtefact for anything but a whole module, LibraryMissing where TVM's runtime (or for
-// a GPU its CUDA part) is not found.
+// Throws CorruptArtefact for anything but a whole module, LibraryMissing where TVM's runtime (or
+// for a GPU its CUDA part) is not found.
 DeployedModule LoadDeployedModule(const void* data, size_t size);
 // Also CorruptArtefact where the file cannot be read.
 DeployedModule LoadDeployedModule(const std::string& path);

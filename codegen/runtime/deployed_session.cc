@@ -205,7 +205,8 @@ void DeployedSession::Call() {
   warm_ = true;
 }
 
-// False where the run is to be a call: the first one, one that the caller captures, one for the CPU.
+// False where the run is to be a call: the first one, one that the caller captures, one for the
+// CPU.
 bool DeployedSession::Replay() {
   if (!OnGpu() || !module_->cuda_graph || !warm_) return false;
   static const ffi::Function capturing = Global("convoy.graph.capturing");

@@ -38,8 +38,8 @@ std::string Hexadecimal(const unsigned char* bytes, size_t count) {
 }
 
 // {"name", "uuid", "arch", "sm_count", "shared_memory_per_block", "l2_bytes", "memory_bytes",
-// "peak_bandwidth", "driver", "runtime"} as JSON; uuid in hexadecimal; peak_bandwidth is in bytes per
-// second, 0 where the driver does not tell; versions are as CUDA numbers them (13000 for 13.0).
+// "peak_bandwidth", "driver", "runtime"} as JSON; uuid in hexadecimal; peak_bandwidth is in bytes
+// per second, 0 where the driver does not tell; versions are as CUDA numbers them (13000 for 13.0).
 ffi::String DeviceInfo(int device) {
   auto properties = std::make_unique<cuda::DeviceProperties>();
   CONVOY_CUDA(cudaGetDeviceProperties, properties.get(), device);
@@ -109,8 +109,8 @@ void Fill(ffi::TensorView tensor, int byte) {
   CONVOY_CUDA(cudaDeviceSynchronize);
 }
 
-// Repeats a host block over a device tensor: byte i becomes block[i % size]. The copied part doubles
-// each step, in whole blocks.
+// Repeats a host block over a device tensor: byte i becomes block[i % size]. The copied part
+// doubles each step, in whole blocks.
 void Tile(ffi::TensorView block, ffi::TensorView tensor) {
   size_t size = Bytes(block), total = Bytes(tensor);
   DeviceGuard guard(tensor.device().device_id);

@@ -21,7 +21,6 @@ const BackendRuntime& FindBackend(const std::string& name) {
     known += (known.empty() ? "" : ", ") + std::string(backend.name);
   }
   TVM_FFI_THROW(InvalidOption) << "backend '" << name << "'; the runtime has " << known;
-  return Backends().front();
 }
 
 }  // namespace convoy

@@ -1,4 +1,5 @@
-// One function of a module as the Relax VM calls it: tensors in, outputs last, on the current stream.
+// One function of a module as the Relax VM calls it: tensors in, outputs last, on the current
+// stream.
 #pragma once
 
 #include <tvm/ffi/function.h>

@@ -14,8 +14,8 @@
 namespace convoy {
 
 // Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
-// convoy/attention_abi.h; those of the other one are null, and so is `launch_programmatic` where the
-// kernel starts only when its predecessor has ended.
+// convoy/attention_abi.h; those of the other one are null, and so is `launch_programmatic` where
+// the kernel starts only when its predecessor has ended.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;

@@ -1,5 +1,5 @@
-// CUDA's runtime, cuDNN and cuBLASLt, opened when first needed: neither is a link dependency, and a module can
-// be loaded and inspected on a machine that has none of them.
+// CUDA's runtime, cuDNN and cuBLASLt, opened when first needed: neither is a link dependency, and a
+// module can be loaded and inspected on a machine that has none of them.
 //
 // Each is looked for at the path that Configure was given, then in the environment variable
 // (CONVOY_CUDART, CONVOY_CUDNN), then by its soname the way the dynamic linker does, which finds

@@ -1,5 +1,5 @@
-// FFI functions convoy.measure.*: what a call costs on the device and on the host. Any function that
-// enqueues work on the current stream can be timed. All times are microseconds.
+// FFI functions convoy.measure.*: what a call costs on the device and on the host. Any function
+// that enqueues work on the current stream can be timed. All times are microseconds.
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/c_env_api.h>
@@ -25,8 +25,8 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A stream of this thread to measure on, made the current one for the life of the object. It is kept
-// for the next time, because the runtime keeps workspace for each stream.
+// A stream of this thread to measure on, made the current one for the life of the object. It is
+// kept for the next time, because the runtime keeps workspace for each stream.
 class MeasuringStream {
  public:
   explicit MeasuringStream(int device) : guard_(device), device_(device) {

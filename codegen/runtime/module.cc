@@ -1,8 +1,8 @@
-// The runtime module, kind "convoy": functions by symbol, saved with the library that it is exported
-// in, and loaded without touching a device.
+// The runtime module, kind "convoy": functions by symbol, saved with the library that it is
+// exported in, and loaded without touching a device.
 //
 // Besides the functions of its specification it has
-//   convoy_prepare(device_id = 0)  builds every plan and workspace for the calling thread and stream
+//   convoy_prepare(device_id = 0)  builds plans and workspaces for the calling thread and stream
 //   convoy_spec()                  the specification as JSON text
 //   convoy_symbols()               names of its functions
 //   convoy_meta()                  the text that the builder of the module left in it

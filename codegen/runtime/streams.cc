@@ -9,8 +9,6 @@
 //   convoy.streams.record(event)          behind what the current stream has so far
 //
 // On host memory all of them do nothing, since the order of the calls is itself a legal one.
-#include "streams.h"
-
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
@@ -21,50 +19,18 @@
 #include <optional>
 
 #include "context.h"
+#include "stream_pool.h"
 
 namespace convoy {
-
-cuda::Stream StreamPool::Side(size_t number) {
-  if (number > streams_.size()) {
-    DeviceGuard guard(device_);
-    while (number > streams_.size()) {
-      cuda::Stream stream = nullptr;
-      CONVOY_CUDA(cudaStreamCreateWithFlags, &stream, cuda::kStreamNonBlocking);
-      streams_.push_back(stream);
-    }
-  }
-  return streams_[number - 1];
-}
-
-cuda::Stream StreamPool::Capture() {
-  if (capture_ == nullptr) {
-    DeviceGuard guard(device_);
-    CONVOY_CUDA(cudaStreamCreateWithFlags, &capture_, cuda::kStreamNonBlocking);
-  }
-  return capture_;
-}
-
-cuda::Event StreamPool::Event(size_t number) {
-  if (number >= events_.size()) {
-    DeviceGuard guard(device_);
-    while (number >= events_.size()) {
-      cuda::Event event = nullptr;
-      CONVOY_CUDA(cudaEventCreateWithFlags, &event, cuda::kEventDisableTiming);
-      events_.push_back(event);
-    }
-  }
-  return events_[number];
-}
-
 namespace {
 
 namespace ffi = tvm::ffi;
 
 // The run of one scheduled function in this thread. Whatever happens inside, the thread's stream is
 // afterwards the one that it was before.
-class Region {
+class ScheduledRun {
  public:
-  explicit Region(DLDevice device) : device_(device), outer_(current_) {
+  explicit ScheduledRun(DLDevice device) : device_(device), outer_(current_) {
     if (on_gpu()) {
       guard_.emplace(device.device_id);
       origin_ = TVMFFIEnvGetStream(kDLCUDA, device.device_id);
@@ -73,17 +39,17 @@ class Region {
     current_ = this;
   }
 
-  ~Region() {
+  ~ScheduledRun() {
     current_ = outer_;
     if (!on_gpu()) return;
     if (!joined_) JoinAll();
     TVMFFIEnvSetStream(kDLCUDA, device_.device_id, origin_, nullptr);
   }
 
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
+  ScheduledRun(const ScheduledRun&) = delete;
+  ScheduledRun& operator=(const ScheduledRun&) = delete;
 
-  static Region& Current() {
+  static ScheduledRun& Current() {
     if (current_ == nullptr) {
       TVM_FFI_THROW(RuntimeError) << "a stream call outside of convoy.streams.run";
     }
@@ -131,10 +97,10 @@ class Region {
     api.cudaGetLastError();
   }
 
-  static thread_local Region* current_;
+  static thread_local ScheduledRun* current_;
 
   const DLDevice device_;
-  Region* const outer_;
+  ScheduledRun* const outer_;
   std::optional<DeviceGuard> guard_;
   cuda::Stream origin_ = nullptr, stream_ = nullptr;
   StreamPool* pool_ = nullptr;
@@ -142,7 +108,7 @@ class Region {
   bool joined_ = false;
 };
 
-thread_local Region* Region::current_ = nullptr;
+thread_local ScheduledRun* ScheduledRun::current_ = nullptr;
 
 // Device of the first tensor among the arguments, tuples included.
 std::optional<DLDevice> DeviceOf(const ffi::AnyView& value) {
@@ -159,22 +125,22 @@ void Run(ffi::PackedArgs args, ffi::Any* result) {
   static const ffi::Function invoke = ffi::Function::GetGlobalRequired("vm.builtin.invoke_closure");
   std::optional<DLDevice> device;
   for (int i = 2; i < args.size() && !device; ++i) device = DeviceOf(args[i]);
-  Region region(device.value_or(DLDevice{kDLCPU, 0}));
-  region.Use(0);
+  ScheduledRun run(device.value_or(DLDevice{kDLCPU, 0}));
+  run.Use(0);
   invoke.CallPacked(args, result);
-  region.Finish();
+  run.Finish();
 }
 
 void On(ffi::PackedArgs args, ffi::Any*) {
-  Region& region = Region::Current();
-  region.Use(args[0].cast<int64_t>());
-  for (int i = 1; i < args.size(); ++i) region.Wait(args[i].cast<int64_t>());
+  ScheduledRun& run = ScheduledRun::Current();
+  run.Use(args[0].cast<int64_t>());
+  for (int i = 1; i < args.size(); ++i) run.Wait(args[i].cast<int64_t>());
 }
 
-void Record(int64_t event) { Region::Current().Record(event); }
+void Record(int64_t event) { ScheduledRun::Current().Record(event); }
 
-// A tensor inside an arena, which stays alive with it. Unlike TVM's own tensors inside a storage its
-// pointer carries the offset, as TVM's kernels require.
+// A tensor inside an arena, which stays alive with it. Unlike TVM's own tensors inside a storage
+// its pointer carries the offset, as TVM's kernels require.
 struct InsideArena {
   ffi::Tensor arena;
   void AllocData(DLTensor* tensor, int64_t offset) {

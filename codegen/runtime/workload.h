@@ -49,7 +49,8 @@ struct Epilogue {
   float alpha = 0;  // of leaky relu and ELU
 };
 
-// Rows in a compact tensor of this shape, in elements: see ConvoyAttentionView. No shape, no tensor.
+// Rows in a compact tensor of this shape, in elements: see ConvoyAttentionView. No shape, no
+// tensor.
 struct RowView {
   std::vector<int64_t> shape;
   int64_t offset = 0;
@@ -74,8 +75,8 @@ struct Depth {
 
 // Sizes are those of the forward convolution: x (n,h,w,c), filter (k,r,s,c/groups), y (n,p,q,k);
 // over volumes x (n,d,h,w,c), filter (k,t,r,s,c/groups), y (n,o,p,q,k).
-// A matmul has x (n,c), filter (k,c), y (n,k); of several groups it is batched: x (groups,n,c/groups),
-// filter (groups,k/groups,c/groups), y (groups,n,k/groups), without an epilogue.
+// A matmul has x (n,c), filter (k,c), y (n,k); of several groups it is batched, without an epilogue:
+// x (groups,n,c/groups), filter (groups,k/groups,c/groups), y (groups,n,k/groups).
 // Attention has n batches of `groups` heads, h queries, w keys, c / groups elements of q and k, and
 // k / groups of v and o.
 struct Workload {

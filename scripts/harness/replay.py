@@ -114,12 +114,12 @@ def _replays(
     for name, makes in searches.items():
         reached[name] = defaultdict(list)
         for make in makes:
-            for share, values in _replay(make(), workloads, known).items():
+            for share, values in replayed(make(), workloads, known).items():
                 reached[name][share] += values
     return reached
 
 
-def _replay(
+def replayed(
     search: Search, workloads: Sequence[Workload], known: dict[Workload, Measured]
 ) -> dict[float, list[float]]:
     """Best found over best of all (at most 1) for each workload, after each share."""

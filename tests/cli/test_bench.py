@@ -13,7 +13,7 @@ from convoy import errors
 from convoy.bench import models, page, systems
 from convoy.bench.layers import watched
 from convoy.bench.result import Result, Row
-from convoy.cli.bench import _arguments, show
+from convoy.cli.bench import model_and_batches, show
 from convoy.cli.main import app
 from convoy.report.layers import Layer
 
@@ -160,9 +160,9 @@ def test_mistakes(arguments: tuple[str, ...], match: str) -> None:
 
 def test_batch_sizes_in_any_place() -> None:
     expected = (Path("m.onnx"), [1, 8, 64])
-    assert _arguments(["m.onnx", "8", "64"], ["1"]) == expected
-    assert _arguments(["8", "64", "m.onnx"], ["1"]) == expected
-    assert _arguments(["m.onnx"], ["1,8", "64"]) == expected
+    assert model_and_batches(["m.onnx", "8", "64"], ["1"]) == expected
+    assert model_and_batches(["8", "64", "m.onnx"], ["1"]) == expected
+    assert model_and_batches(["m.onnx"], ["1,8", "64"]) == expected
 
 
 class Watched:

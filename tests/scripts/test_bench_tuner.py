@@ -32,15 +32,15 @@ def measured(times: dict[str, list[float]]):
 def test_shares_of_the_best() -> None:
     workload = Workload("fprop", 8, 14, 14, 64, 64, 1, 1)
     known = {workload: measured({"cudnn": [9.0 - i / 2 for i in range(10)], "other": [3.0] * 10})}
-    reached = replay._replay(InOrder(), [workload], known)
+    reached = replay.replayed(InOrder(), [workload], known)
     # One, two and five of cuDNN's, then all ten of them: the best there is stays unseen.
     assert [reached[share][0] for share in replay.SHARES] == pytest.approx(
         [3.0 / 9.0, 3.0 / 8.5, 3.0 / 7.0, 3.0 / 4.5]
     )
     known = {workload: measured({"cudnn": [3.0] * 10, "other": [9.0] * 10})}
-    last = replay._replay(InOrder(), [workload], known)
+    last = replay.replayed(InOrder(), [workload], known)
     assert [last[share][0] for share in replay.SHARES] == [1.0] * 4
-    assert replay._replay(Exhaustive(), [workload], known).keys() == set(replay.SHARES)
+    assert replay.replayed(Exhaustive(), [workload], known).keys() == set(replay.SHARES)
 
 
 def test_a_convolution_is_left_out_in_all_its_forms() -> None:

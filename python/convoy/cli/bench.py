@@ -79,7 +79,7 @@ def bench(
     from ..bench.run import bench as measure
     from ..paths import check_writable
 
-    path, batches = _arguments(arguments, batch or [])
+    path, batches = model_and_batches(arguments, batch or [])
     for file in filter(None, (out, html)):
         check_writable(file)
     placing = options.placement_options(objective, backends, records, "exact", kernels, budget)
@@ -106,7 +106,7 @@ def bench(
         show(result)
 
 
-def _arguments(arguments: list[str], batch: list[str]) -> tuple[Path, list[int]]:
+def model_and_batches(arguments: list[str], batch: list[str]) -> tuple[Path, list[int]]:
     """The model and the batch sizes: ``--batch 1 8 64`` and ``--batch 1,8,64`` alike."""
     sizes = [size for text in batch for size in text.split(",")]
     models = [text for text in arguments if not text.isdigit()]

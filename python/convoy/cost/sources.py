@@ -12,6 +12,7 @@ from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from .host import HostTimes
+from .local_measurements import Save
 from .measured import MeasuredCost
 from .model import CostModel
 from .recorded import RecordedCost
@@ -19,6 +20,7 @@ from .recorded import RecordedCost
 if TYPE_CHECKING:
     from ..ir.measurement import Measurement
     from ..ir.workload import Workload
+    from ..records.environment import Environment
     from ..records.store import RecordStore
 
 
@@ -83,16 +85,23 @@ def cost_model(
         return costs, ""
     if costs is not None and costs != "measured":
         return named(costs, device, records, host_times), ""
-
     from ..records import environment as environments
-    from ..records.record import Record
 
     store = _store(records)
+    environment = environments.current() if measure else environments.for_device(device)
+    hosts = HostTimes(environment.boot if measure else "") if host_times else None
+    recorded = RecordedCost(store, environment, hosts, device)
     if not measure:
-        known = environments.for_device(device)
-        hosts = HostTimes() if host_times else None
-        return RecordedCost(store, known, hosts, device), known.id
-    here = environments.current()
+        return recorded, environment.id
+    save = _saving(store, environment, backends)
+    model = MeasuredCost(backends, device, recorded, save, most_measured, budget)
+    return model, environment.id
+
+
+def _saving(store: RecordStore, here: Environment, backends: Sequence[Backend]) -> Save:
+    """Return the function that adds a measurement of this machine to the user's records."""
+    from ..records.record import Record
+
     by_name = {backend.name: backend for backend in backends}
 
     def save(workload: Workload, candidate: Candidate, measurement: Measurement) -> None:
@@ -100,7 +109,4 @@ def cost_model(
         narrowed = here.narrowed(backend.libraries, backend.kernel_source(candidate))
         store.append(Record(workload, candidate, measurement, narrowed))
 
-    hosts = HostTimes(here.boot) if host_times else None
-    recorded = RecordedCost(store, here, hosts, device)
-    model = MeasuredCost(backends, device, recorded, save, most_measured, budget)
-    return model, here.id
+    return save
