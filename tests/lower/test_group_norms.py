@@ -79,14 +79,17 @@ def test_norms_of_any_shape(data) -> None:
     np.testing.assert_allclose(run(rewritten, x), want, rtol=4e-3, atol=4e-3)
 
 
-@pytest.mark.parametrize(("groups", "count"), [(2, 2), (8, 3)])  # with 8 a load has several groups
-def test_long_ones_are_added_up_in_parts(groups: int, count: int) -> None:
-    mod, gamma, beta = network((2, 64, 48, 8), groups)
-    x = (3 + np.random.default_rng(2).standard_normal((2, 64, 48, 8))).astype("float16")
+@pytest.mark.parametrize(
+    ("rows", "groups", "count"),
+    [(64, 2, 2), (64, 8, 2), (200, 8, 3)],  # with 8 a load has several groups
+)
+def test_long_ones_are_added_up_in_parts(rows: int, groups: int, count: int) -> None:
+    mod, gamma, beta = network((2, rows, 48, 8), groups)
+    x = (3 + np.random.default_rng(2).standard_normal((2, rows, 48, 8))).astype("float16")
     got = run(GroupNorms()(mod), x)
     np.testing.assert_allclose(got, reference(x, groups, gamma, beta), rtol=4e-3, atol=4e-3)
     found = read(lower_calls(mod, cuda_target(Device())), Device()).ops
-    assert [op.occupancy.blocks >= 6 for op in found if "sums" in op.symbol] == [True]
+    assert [op.occupancy.blocks >= 4 for op in found if "sums" in op.symbol] == [True]
     assert len(found) == count
     assert all(op.duration_us < 5 for op in found)
 

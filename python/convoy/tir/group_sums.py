@@ -24,9 +24,10 @@ _THREADS = 256
 _MOST_THREADS = 1024
 _SMS = 132
 _SHARED_BYTES = 48 << 10
-#: Most chunks whose sums an element-wise kernel adds up in each thread, steps of each of them, and
-#: groups in one load.
-_FEW_CHUNKS, _FEW_STEPS, _FEW_GROUPS = 8, 16, 2
+#: Most chunks whose sums an element-wise kernel adds up in each thread, for so many groups of its
+#: vector, and steps of each chunk. More groups have fewer chunks, and as all threads add them up,
+#: so few elements that it takes less time than a launch.
+_FEW_CHUNKS, _FEW_GROUPS, _FEW_STEPS, _FEW_ELEMENTS = 8, 2, 16, 1 << 19
 #: Steps of a thread that are written out, for loads in flight.
 _UNROLL = 8
 
@@ -72,13 +73,19 @@ class GroupSums:
     def few(self) -> bool:
         """Whether the data are few enough for so few chunks that all who need their sums can add
         them up."""
-        return self.own <= _FEW_GROUPS and self.rows <= _FEW_CHUNKS * _FEW_STEPS * self.parts
+        elements = self.images * self.rows * self.channels
+        fits = self.own <= _FEW_GROUPS or elements <= _FEW_ELEMENTS
+        return fits and self.rows <= self._few_chunks * _FEW_STEPS * self.parts
+
+    @property
+    def _few_chunks(self) -> int:
+        return min(_FEW_CHUNKS, _FEW_CHUNKS * _FEW_GROUPS // self.own)
 
     @property
     def chunks(self) -> int:
         """Blocks that share an image."""
         wanted = min(-(-2 * _SMS // self.images), self.rows // (4 * self.parts))
-        most = _FEW_CHUNKS if self.few else wanted
+        most = self._few_chunks if self.few else wanted
         return _even(-(-self.rows // self.parts), max(1, min(wanted, most)))
 
     @property
