@@ -77,6 +77,20 @@ def test_equal_and_different_operands() -> None:
     check(repeated(lambda x: (x * x).sin() * (x + 1).cos()), torch.randn(4, 4))
 
 
+def test_rules_for_core_operators_count(decomposed: list[int]) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.add(torch.add(x, x), x, alpha=2)
+        return x
+
+    table = torch.export.default_decompositions()
+    rule = lambda a, b, *, alpha=1: NotImplemented if alpha == 1 else a + b * alpha  # noqa: E731
+    table.update({torch.ops.aten.add.Tensor: rule})
+    program = decompose(torch.export.export(Module(run), (torch.randn(4),)), table)
+    assert len(decomposed) == 1
+    assert not any("alpha" in node.kwargs for node in program.graph.nodes)
+
+
 def test_results_in_place_keep_their_type() -> None:
     def run(x: torch.Tensor) -> torch.Tensor:
         half = x.to(torch.float16)

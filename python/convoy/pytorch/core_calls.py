@@ -51,8 +51,8 @@ def core_call(call: Node, table: Mapping[Any, Callable[..., Any]]) -> CoreCall |
     made = rule(call, table)
     if made is None or torch.Tag.core not in made.target.tags:
         return None
-    decomposed = table.get(made.target)
-    if decomposed is not None and _run(decomposed, made) is not NotImplemented:
+    # PyTorch's tables have no get().
+    if made.target in table and _run(table[made.target], made) is not NotImplemented:
         return None
     if not made.writes:
         return made
