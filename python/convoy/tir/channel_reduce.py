@@ -14,14 +14,14 @@ from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from .loads import contiguous_in, loads_of, stage_reads, vector_width, vectorize_copy
-from .window import ReductionRule, inline_consumers
+from .window import ReductionRule, finish_output, inline_consumers
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
 _BLOCKS = 264  # fewer leave part of a GPU idle
 _UNROLLED = 16  # steps of a thread that are written out
-#: Parts times threads of a block, of which each adds all parts of a channel.
+#: Parts times threads of a block: every thread adds all parts of its channels.
 _LONGEST_SUM = 16384
 
 
@@ -68,7 +68,7 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     _, part = sch.split(row, factors=[None, parts])
     partial = sch.rfactor(part, factor_axis=0)
     grid = _sum_parts(sch, partial, lanes, width)
-    _join_parts(sch, reduce, final, grid, parts, lanes)
+    _join_parts(sch, reduce, final, grid, lanes, width)
 
 
 def _sum_parts(sch: s_tir.Schedule, partial: SBlockRV, lanes: int, width: int) -> LoopRV:
@@ -93,11 +93,10 @@ def _sum_parts(sch: s_tir.Schedule, partial: SBlockRV, lanes: int, width: int) -
 
 
 def _join_parts(
-    sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, grid: LoopRV, parts: int,
-    lanes: int,
+    sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, grid: LoopRV, lanes: int,
+    width: int,
 ) -> None:  # fmt: skip
-    """Have one thread add the parts of a channel and finish it: the first threads of a block those
-    of neighbouring channels."""
+    """Have one thread add the parts of a channel (each threadIdx.y alike) and finish it."""
     if final is None:
         final = sch.cache_write(reduce, 0, "local")
     else:
@@ -106,14 +105,14 @@ def _join_parts(
     _, *below = sch.get_loops(reduce)  # loops follow the order of the block's axes
     reduction_first = sch.get(reduce).iter_vars[0].iter_type == tirx.IterVar.CommReduce
     parts_loop, chunk = below if reduction_first else reversed(below)
-    turn, row, lane = sch.split(chunk, factors=[None, parts, lanes])
-    sch.reorder(turn, row, lane, parts_loop)
-    sch.unroll(turn)
-    sch.bind(row, "threadIdx.y")
+    lane, vector = sch.split(chunk, factors=[lanes, width])
     sch.bind(lane, "threadIdx.x")
+    sch.reorder(lane, parts_loop, vector)
+    sch.unroll(vector)
     sch.unroll(parts_loop)
     sch.reverse_compute_at(final, lane)
     sch.decompose_reduction(reduce, parts_loop)
+    finish_output(sch, final, lane, width)
 
 
 def _lanes(groups: int, others: int, fewest: int) -> int:

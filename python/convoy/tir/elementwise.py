@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.dlight.base import ScheduleRule
@@ -26,6 +27,7 @@ from .loads import (
     contiguous_in,
     depends_on,
     is_guarded_copy,
+    is_select,
     loads_of,
     scope_of,
     stage_reads,
@@ -81,7 +83,7 @@ def _inline_producers(sch: s_tir.Schedule, blocks: list[SBlockRV]) -> list[SBloc
     for number, block in enumerate(blocks[:-1]):
         stmt, behind = sch.get(block), map(sch.get, blocks[number + 1 :])
         readers = _readers(stmt, behind)
-        gathered = bool(readers) and all(map(is_guarded_copy, readers))
+        gathered = bool(readers) and all(map(_chooses_vectors, readers))
         keeps = _is_computed_in_order(stmt) if gathered else _is_part(stmt)
         if is_guarded_copy(stmt) or _is_staged(stmt) or keeps:
             kept.append(block)
@@ -115,7 +117,7 @@ def _inline_scattered(
             beside = [part for part in map(sch.get, kept[:number]) if _is_part(part)]
             fits = width > 1 and len(readers) == 1 and _is_one_of_several(stmt, [*beside, *behind])
         else:
-            fits = width > 1 and all(map(is_guarded_copy, readers))
+            fits = width > 1 and all(map(_chooses_vectors, readers))
         if fits and all(_reads_in_order(reader, stmt) for reader in readers):
             left.insert(0, producer)
         else:
@@ -258,6 +260,21 @@ def _is_computed_in_order(block: s_tir.SBlock) -> bool:
     is_copy = isinstance(block.body.value, tvm.ir.TensorLoad)
     in_order = (contiguous_in(load, last) or not load.along(last) for load in loads_of(block))
     return not is_copy and all(in_order)
+
+
+def _chooses_vectors(block: s_tir.SBlock) -> bool:
+    """Return whether a block only moves elements, choosing alike for all elements of a vector."""
+    if not is_guarded_copy(block):
+        return False
+    last = block.iter_vars[-1].var
+    chosen: list[bool] = []
+
+    def visit(call: tvm.ir.Call) -> None:
+        if is_select(call):
+            chosen.append(depends_on(call.args[0], last))
+
+    tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, visit)])
+    return VECTOR_LIMIT in block.annotations or not any(chosen)
 
 
 def _writes_in_order(block: s_tir.SBlock) -> bool:

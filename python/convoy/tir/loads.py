@@ -61,7 +61,7 @@ def loads_of(block: s_tir.SBlock) -> list[Load]:
     guarded: set[int] = set()
 
     def mark(call: tvm.ir.Call) -> None:
-        if _is_select(call):
+        if is_select(call):
             for branch in call.args[1:]:
                 tvm_ffi.structural_walk(
                     branch, [(tvm.ir.TensorLoad, lambda b: guarded.add(_key(b)))]
@@ -219,7 +219,7 @@ def is_guarded_copy(block: s_tir.SBlock) -> bool:
         if isinstance(value, tvm.ir.TensorLoad):
             loads.append(value)
             return True
-        if isinstance(value, tvm.ir.Call) and _is_select(value):
+        if isinstance(value, tvm.ir.Call) and is_select(value):
             return moves(value.args[1]) and moves(value.args[2])
         return isinstance(value, (tirx.FloatImm, tirx.IntImm))
 
@@ -233,7 +233,8 @@ def is_guarded_copy(block: s_tir.SBlock) -> bool:
     )
 
 
-def _is_select(call: tvm.ir.Call) -> bool:
+def is_select(call: tvm.ir.Call) -> bool:
+    """Return whether a call chooses between values by a condition."""
     return isinstance(call.op, tvm.ir.Op) and call.op.name.endswith("if_then_else")
 
 
