@@ -48,6 +48,8 @@ class Elementwise(ScheduleRule):
         infos = normalize_prim_func(sch)
         if not infos or not all(info.is_injective() for info in infos):
             return None
+        if any(len(sch.get(info.block_rv).writes) != 1 for info in infos):
+            return None  # of TVM's own code, such as a sort
         try:
             return _schedule(sch, infos)
         except s_tir.ScheduleError:
