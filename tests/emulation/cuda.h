@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <type_traits>
@@ -28,7 +29,6 @@ namespace emulator {
 
 inline uint3 thread_index, block_index;
 inline dim3 block_size, grid_size;
-constexpr bool kBackwards = BACKWARDS;  // blocks and threads take turns from the last
 inline __attribute__((aligned(128))) unsigned char dynamic_shared[232448];
 extern "C" unsigned char __start_cuda_shared[] __attribute__((weak));
 extern "C" unsigned char __stop_cuda_shared[] __attribute__((weak));
@@ -37,22 +37,26 @@ inline uint3 position(size_t i, dim3 size) {
   return {unsigned(i % size.x), unsigned(i / size.x % size.y), unsigned(i / size.x / size.y)};
 }
 
+// Whether blocks and threads take turns from the last, as kernels.py says before a call.
+inline bool backwards() { return std::getenv("CONVOY_EMULATE_BACKWARDS") != nullptr; }
+
 // Runs a kernel; `meets` says that threads of a block wait for each other. False where it hangs.
 inline bool launch(dim3 grid, dim3 block, bool meets, std::function<void()> kernel) {
   body = std::move(kernel);
   grid_size = grid, block_size = block;
   const size_t blocks = size_t(grid.x) * grid.y * grid.z;
   const size_t threads = size_t(block.x) * block.y * block.z;
+  const bool from_last = backwards();
   const auto resume = [&](size_t thread) { thread_index = position(thread, block); };
   for (size_t i = 0; i < blocks; ++i) {
-    block_index = position(kBackwards ? blocks - 1 - i : i, grid);
+    block_index = position(from_last ? blocks - 1 - i : i, grid);
     std::memset(__start_cuda_shared, 0xff, __stop_cuda_shared - __start_cuda_shared);
     std::memset(dynamic_shared, 0xff, sizeof(dynamic_shared));
     if (meets) {
-      if (!run_block(threads, resume, kBackwards)) return false;
+      if (!run_block(threads, resume, from_last)) return false;
       continue;
     }
-    for (size_t j = 0; j < threads; ++j) resume(kBackwards ? threads - 1 - j : j), body();
+    for (size_t j = 0; j < threads; ++j) resume(from_last ? threads - 1 - j : j), body();
   }
   return true;
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,16 +29,17 @@ _PROGRAMMATIC = re.compile(r'asm volatile\("griddepcontrol\.\w+;"[^;]*;')
 _DYNAMIC_SHARED = re.compile(r"extern __shared__[^;]*\b(\w+)\[\];")
 _MEETS = re.compile(r"__sync|__shfl")
 
+#: Read by cuda.h at each launch.
+_BACKWARDS = "CONVOY_EMULATE_BACKWARDS"
 #: Launch parameters of a kernel, in the order in which they follow its arguments.
 Tags = Sequence[str]
 
 
 @contextlib.contextmanager
-def emulated(backwards: bool = False) -> Iterator[None]:
+def emulated() -> Iterator[None]:
     """Have TVM compile CUDA for the host, where its kernels then take tensors of the CPU.
 
-    Blocks and threads take turns in the order of their numbers, or ``backwards``: a kernel whose
-    result depends on it lacks a barrier. Skips the test without CUDA's headers.
+    Skips the test without CUDA's headers.
     """
     toolkit()
     build, compile_ptx = map(tvm_ffi.get_global_func, _HOOKS)
@@ -48,7 +51,7 @@ def emulated(backwards: bool = False) -> Iterator[None]:
             )
             for _, func in mod.functions_items()
         }
-        return compile_source(build(mod, target).inspect_source(), launches, backwards)
+        return compile_source(build(mod, target).inspect_source(), launches)
 
     register = functools.partial(tvm_ffi.register_global_func, override=True)
     register(_HOOKS[0], compile_module)
@@ -62,42 +65,49 @@ def emulated(backwards: bool = False) -> Iterator[None]:
         register(_HOOKS[1], compile_ptx)
 
 
+@contextlib.contextmanager
+def turns(backwards: bool) -> Iterator[None]:
+    """Have blocks and threads take turns in the order of their numbers, or ``backwards``: a kernel
+    whose result depends on it lacks a barrier, or writes what another block writes."""
+    with mock.patch.dict(os.environ, {_BACKWARDS: "1"} if backwards else {}):
+        yield
+
+
 def emulate(
     func: tirx.PrimFunc, target: tvm.target.Target, *arrays: np.ndarray, backwards: bool = False
 ) -> list[np.ndarray]:
     """Arrays behind a run of a scheduled kernel on copies of them."""
-    library = compile_kernels({"kernel": func}, target, backwards)
-    return call(library["kernel"], *arrays)
+    return call(compile_kernels({"kernel": func}, target)["kernel"], *arrays, backwards=backwards)
 
 
 def compile_kernels(
-    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target, backwards: bool = False
+    functions: Mapping[str, tirx.PrimFunc], target: tvm.target.Target
 ) -> tvm.runtime.Module:
     """Compile scheduled kernels by name. Many take little longer than one: most of the time goes
     into CUDA's headers."""
     named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
-    with emulated(backwards):
+    with emulated():
         return build_kernels(tvm.IRModule(named), target)
 
 
-def call(kernel: Callable[..., object], *arrays: np.ndarray) -> list[np.ndarray]:
+def call(
+    kernel: Callable[..., object], *arrays: np.ndarray, backwards: bool = False
+) -> list[np.ndarray]:
     """Arrays behind a call of a kernel with copies of them."""
     tensors = [tvm.runtime.tensor(np.asarray(array, order="C")) for array in arrays]
-    kernel(*tensors)
+    with turns(backwards):
+        kernel(*tensors)
     return [tensor.numpy() for tensor in tensors]
 
 
-def compile_source(
-    source: str, launches: Mapping[str, Tags], backwards: bool = False
-) -> tvm.runtime.Module:
+def compile_source(source: str, launches: Mapping[str, Tags]) -> tvm.runtime.Module:
     """Compile kernels of a CUDA source into functions as those of TVM's CUDA modules."""
     source = _PROGRAMMATIC.sub("", source)
     source = _DYNAMIC_SHARED.sub(r"auto* \1 = emulator::dynamic_shared;", source)
     entries = "\n".join(_entry(name, tags, source) for name, tags in launches.items())
-    head = f'#define BACKWARDS {int(backwards)}\n#include "cuda.h"\n'
     with tempfile.TemporaryDirectory(prefix="convoy-emulation-") as folder:
         path = Path(folder) / "kernels.cc"
-        path.write_text(head + source + entries)
+        path.write_text(f'#include "cuda.h"\n{source}{entries}')
         return tvm_ffi.load_module(str(_library(path, Path(folder))))
 
 

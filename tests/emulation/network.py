@@ -28,22 +28,16 @@ from convoy.streams.schedule import schedule
 from convoy.tir.loads import itemsize
 
 from ..graph.numpy_kernels import run_workload, writable
-from .kernels import emulated
+from .kernels import emulated, turns
 
 
 class Emulation:
-    """The program of a placed network.
+    """The program of a placed network."""
 
-    Args:
-        backwards: As for :func:`kernels.emulated`.
-    """
-
-    def __init__(
-        self, placement: Placement, streams: int | str = "auto", backwards: bool = False
-    ) -> None:
+    def __init__(self, placement: Placement, streams: int | str = "auto") -> None:
         load_runtime()
         plan, target = placement.plan, with_arch("cuda", placement.plan.device)
-        with emulated(backwards):
+        with emulated():
             lowered = Lowered.of(rewritten(placement), target, [], plan.suffix)
             timing = schedule(lowered, plan, streams)
         self._kernels, self.rescheduled = lowered.kernels, lowered.rescheduled
@@ -51,11 +45,13 @@ class Emulation:
         self._workloads = {name: choice.workload for name, choice in plan.functions().items()}
 
     def __call__(self, *inputs: np.ndarray, seed: int = 0) -> list[np.ndarray]:
-        """Results of a call; the seed draws the order of its launches."""
+        """Results of a call; the seed draws the order of its launches, and odd ones have blocks and
+        threads take turns backwards."""
         self._tensors = self._allocate(inputs)
         by_name = {op.name: i for i, op in enumerate(self._program.ops)}
-        for place in self._order(random.Random(seed)):
-            self._call(self._program.calls[by_name[self.schedule.ops[place].name]])
+        with turns(backwards=seed % 2 == 1):
+            for place in self._order(random.Random(seed)):
+                self._call(self._program.calls[by_name[self.schedule.ops[place].name]])
         result = self._value(result_of(self._program.func))
         results = result if isinstance(result, list) else [result]
         return [as_numpy(tensor).copy() for tensor in results]

@@ -9,7 +9,7 @@ import pytest
 import tvm
 import tvm_ffi
 
-from .kernels import compile_source, emulated
+from .kernels import compile_source, emulated, turns
 
 SUM = """
 extern "C" __global__ void __launch_bounds__(96) sum(float* __restrict__ x, float* __restrict__ y) {
@@ -26,9 +26,10 @@ extern "C" __global__ void __launch_bounds__(96) sum(float* __restrict__ x, floa
 def errors(barrier: str, backwards: bool) -> np.ndarray:
     """Differences of four sums from NumPy's, with a statement in the barrier's place."""
     source = SUM.replace("BARRIER", barrier)
-    module = compile_source(source, {"sum": ("blockIdx.x", "threadIdx.x")}, backwards)
+    module = compile_source(source, {"sum": ("blockIdx.x", "threadIdx.x")})
     x, y = np.arange(4 * 96, dtype="float32").reshape(4, 96), np.full(4, np.nan, "float32")
-    module["sum"](*(ctypes.c_void_p(a.ctypes.data) for a in (x, y)), 4, 96)
+    with turns(backwards):
+        module["sum"](*(ctypes.c_void_p(a.ctypes.data) for a in (x, y)), 4, 96)
     return y - x.sum(1)
 
 

@@ -47,7 +47,7 @@ def test_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
     values |= {"learning_rate": np.float32(0.05)}
     values |= dict(zip(step._inputs, (x.numpy(), labels.numpy()), strict=True))
     placement = place(modules[0], precision="float32", device=Device(), measure=False)
-    emulation = Emulation(placement, 3, backwards=True)
+    emulation = Emulation(placement, 3)
     kernels = [op.name for op in emulation.schedule.ops]
     assert not [name for name in kernels if "silu_backward" in name]  # part of the norm's gradient
     state = step._session.step_info.state

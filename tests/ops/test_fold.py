@@ -83,7 +83,7 @@ def test_kernels(size, counts, taps, stride, launches) -> None:  # type: ignore[
     assert len(emulation.schedule.ops) == launches
     (x,) = case.inputs()
     want = added_up(x.reshape(1, *counts, *taps, c).astype("float64"), *options)
-    (found,) = emulation(x)
+    (found,) = emulation(x, seed=1)
     assert relative_error(found.astype("float32"), want.transpose(0, 3, 1, 2)) < 1e-3
 
 

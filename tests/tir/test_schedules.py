@@ -56,10 +56,12 @@ def test_schedule_keeps_the_meaning(name):
     case = CASES[name]
     rules, kernels = scheduled_cases()
     assert rules[name] == case.rule
-    *_, got = call(kernels[f"case_{name}"], *case.kernel()[1])
     want = case.reference(case.inputs())
-    assert got.shape == want.shape
-    assert relative_error(got.astype("float32"), want) < (2e-3 if got.dtype == "float16" else 1e-5)
+    for backwards in (False, True):
+        *_, got = call(kernels[f"case_{name}"], *case.kernel()[1], backwards=backwards)
+        assert got.shape == want.shape
+        error = relative_error(got.astype("float32"), want)
+        assert error < (2e-3 if got.dtype == "float16" else 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from convoy.tir import channel_sums
 from convoy.training import Network, Sgd, small_resnet
 from convoy.training.resnet import basic_blocks
 
-from ..emulation.kernels import emulated
+from ..emulation.kernels import emulated, turns
 from ..graph.numpy_kernels import register
 from ..helpers.longest import longest
 from .reference import descend
@@ -26,14 +26,14 @@ from .test_step import RATE, batches
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
-def executable(step, dtype, backwards):
-    """The step as a function of the virtual machine; ``backwards`` as for :func:`emulated`."""
+def executable(step, dtype):
+    """The step as a function of the virtual machine."""
     normal = normalize(step.module, dtype=dtype)
     chosen = longest(find_subgraphs(normal), lambda w: w.op != "matmul")
     mod = rewrite(normal, {r.id: register(r.workload) for r in chosen})
     mod = lower_calls(mod, TARGET)
     unchecked = tvm.transform.PassContext(config={"tirx.disable_assert": True})
-    with emulated(backwards), TARGET, unchecked:  # kernels for CUDA take tensors of the CPU
+    with emulated(), TARGET, unchecked:  # kernels for CUDA take tensors of the CPU
         mod = tvm.transform.Sequential(memory_passes())(mod)
         built = tvm.compile(mod, TARGET, relax_pipeline=None)
     return relax.VirtualMachine(built, tvm.cpu())["main"]
@@ -80,13 +80,14 @@ def test_step(case, dtype, block_bytes, monkeypatch):
     make, build, image = CASES[case]
     net, optimizer = make(), Sgd(0.9, 1e-3)
     step = net.step(optimizer)
-    main = executable(step, dtype, backwards=dtype == "float16")
+    main = executable(step, dtype)
     state = [tvm.runtime.tensor(v) for v in step.initial_state(net.initial)]
     want = {k: v.astype(np.float64) for k, v in net.initial.items()}
     limit = 2e-4 if dtype == "float32" else 3e-2
     rate = tvm.runtime.tensor(np.asarray(RATE, np.float32))
     for x, labels in batches(3, 4, image, 3):
-        results = main(tvm.runtime.tensor(x), tvm.runtime.tensor(labels), rate, *state)
+        with turns(backwards=dtype == "float16"):
+            results = main(tvm.runtime.tensor(x), tvm.runtime.tensor(labels), rate, *state)
         loss = descend(build, x, labels, want, RATE, optimizer.momentum, optimizer.weight_decay)
         assert float(results[0].numpy()) == pytest.approx(loss, rel=limit)
         for tensor, result in zip(state, results[-len(state) :], strict=True):
