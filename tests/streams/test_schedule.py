@@ -183,7 +183,7 @@ def test_schedule_is_part_of_the_description(placed) -> None:
 
 def test_functions_and_the_runtime_module_are_built_once(placed, monkeypatch) -> None:
     """Offloaded functions in one module, the description in another that has none."""
-    from convoy.pipeline import emit
+    from convoy.pipeline import lowering
 
     made, built = [], []
 
@@ -196,8 +196,8 @@ def test_functions_and_the_runtime_module_are_built_once(placed, monkeypatch) ->
         made.append(len(entries))
         return real(entries, *args, **options)
 
-    real = emit.create_module
-    monkeypatch.setattr(emit, "create_module", create_module)
+    real = lowering.create_module
+    monkeypatch.setattr(lowering, "create_module", create_module)
     compile_placement(placed, "cuda", backends=(Counting(),))
     assert made == [3, 0] and len(built) == 3
 
