@@ -14,7 +14,6 @@ import convoy
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
 
-from convoy.progress import Stages  # noqa: E402
 from convoy.pytorch import importer, training  # noqa: E402
 from convoy.pytorch.content import program_content  # noqa: E402
 from convoy.pytorch.importer import trace  # noqa: E402
@@ -54,20 +53,6 @@ def test_a_module_of_an_earlier_build_is_not_converted(
     assert stages == ["trace ...", "trace", "the module of an earlier build is taken"]
     torch.testing.assert_close(second(x), net(x))
     torch.testing.assert_close(second(x), first(x), rtol=0, atol=0)
-
-
-def test_a_trace_counts_the_modules_that_it_calls() -> None:
-    net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3))).eval()
-    steps: list[tuple[str, int, int]] = []
-    tensors, arguments = flatten(((torch.randn(2, 4),), {}))
-    with Stages(lambda *one: steps.append(one)).stage("trace"):
-        trace(net, arguments, tensors)
-    assert {"Linear", "Tanh"} < {label for label, _, _ in steps}
-    assert [done for _, done, _ in steps[1:]] == list(range(len(steps) - 1))
-    assert all(done <= total for _, done, total in steps)
-    told = len(steps)
-    net(torch.randn(2, 4))
-    assert len(steps) == told
 
 
 def trained(net: Any, momentum: float) -> Any:

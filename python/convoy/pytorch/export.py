@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,10 +10,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.nn.modules import transformer
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from ..errors import ConvoyError, InvalidOption
-from ..progress import step
 from .higher_order import Straight
 from .known import Known
 from .refusal import check_python, untraceable
@@ -77,7 +74,7 @@ def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) ->
 
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
-    with torch.set_grad_enabled(training), quiet(), _masks_unread(), _counted(flat):
+    with torch.set_grad_enabled(training), quiet(), _masks_unread():
         return torch.export.export(flat, tensors)
 
 
@@ -120,22 +117,6 @@ class _Flat(torch.nn.Module):
         if not results:
             raise InvalidOption("a module without any tensor among its results", "one or more")
         return tuple(results)
-
-
-@contextmanager
-def _counted(module: torch.nn.Module) -> Iterator[None]:
-    """Report the calls of submodules while a module is traced, for which it is called twice."""
-    total, numbers = 2 * len(list(module.modules())), itertools.count()
-
-    def called(submodule: torch.nn.Module, args: object) -> None:
-        number = next(numbers)
-        step(type(submodule).__name__, number, max(number, total))
-
-    hook = register_module_forward_pre_hook(called)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 @contextmanager

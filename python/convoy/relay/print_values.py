@@ -36,6 +36,7 @@ class ValuePrinter:
     def __init__(self) -> None:
         self.meta: dict[str, list[Any]] = {}
         self._index: dict[int | str | ty.SymbolicDim, str] = {}
+        self._sizes = _NamedSizes(self._entry)
 
     def constant(self, expr: ast.Constant) -> str:
         """Print a scalar as a literal, anything else as an entry of the metadata."""
@@ -62,7 +63,8 @@ class ValuePrinter:
 
     def type(self, typ: ty.Type) -> str:
         """Print a type; a named size is an entry of the metadata, as the text has no names."""
-        return str(_NamedSizes(self._entry).visit(typ))
+        is_tensor = isinstance(typ, ty.TensorType)  # most are: without the functor's dispatch
+        return str(self._sizes.visit_tensor_type(typ) if is_tensor else self._sizes.visit(typ))
 
     # ---- attributes
 
@@ -123,7 +125,7 @@ class _NamedSizes(TypeMutator):
 
     def visit_tensor_type(self, typ: ty.Type) -> ty.Type:
         assert isinstance(typ, ty.TensorType)
-        if all(isinstance(dim, (int, ty.Any)) for dim in typ.shape):
+        if {*map(type, typ.shape)} <= {int, ty.Any}:
             return typ
         return ty.TensorType([self._dim(dim) for dim in typ.shape], typ.dtype)
 
