@@ -18,7 +18,7 @@ def test_products_of_integers_and_scales_are_found(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     largest = data.draw(st.integers(1, 128))
     integers = rng.integers(-largest, min(largest, 127), (k, 1, 1, size), endpoint=True)
-    integers += rng.integers(-127, 128, (k, 1, 1, 1)) * data.draw(st.booleans())
+    integers += rng.integers(-128, 129, (k, 1, 1, 1)) * data.draw(st.booleans())
     scales = np.exp(rng.uniform(-20, 20, k if data.draw(st.booleans()) else 1)).astype("float32")
     weights = integers.astype("float32") * scales.reshape(-1, 1, 1, 1)
     found = as_integers(weights)

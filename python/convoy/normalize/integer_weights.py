@@ -8,8 +8,8 @@ Array = np.ndarray
 
 #: Steps from zero to the largest magnitude of a channel, the usual ones first: quantizers use all
 #: steps in the channel with the largest weights, of others' where each channel has its own scale.
-#: With a zero point of the weights there are up to 255.
-_STEPS = (127, 128, *range(126, 0, -1), *range(129, 256))
+#: With a zero point of the weights, of -128 to 128, there are up to 256.
+_STEPS = (127, 128, *range(126, 0, -1), *range(129, 257))
 #: Relative rounding of a product of an integer and a scale in float32, of the scale as well.
 _ROUNDING = 2.0**-21
 #: Elements of each channel that are tried before all of them are.
