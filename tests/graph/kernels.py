@@ -247,6 +247,10 @@ def small_cases() -> list[Case]:
             "mean_rows_relu", [(3, 5, 7, 43)], [h],
             lambda e, x: e(op.nn.relu(e(op.mean(x, [2, 3])))), "RowReduce",
         ),
+        Case(  # in several blocks, which must not write each other's channels
+            "mean_of_rows", [(1, 784, 128)], [h],
+            lambda e, x: e(op.mean(x, [1])), "ChannelReduce",
+        ),
         Case("mean_batch", [(40, 3, 16)], [f], lambda e, x: e(op.mean(x, [0])), "ChannelReduce"),
         Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "GeneralReduction"),
         Case(

@@ -145,18 +145,6 @@ def test_threads_of_a_row(length: int, most: int) -> None:
     assert vectors % lanes == 0 or not any(vectors % n == 0 for n in range(17, 65))
 
 
-def test_blocks_of_a_mean_write_their_own_channels():
-    """In both orders of threads and blocks: none may write what another one computes."""
-    mean = lambda emit, x: emit(relax.op.mean(x, [1]))  # noqa: E731
-    case = Case("mean_of_rows", [(1, 784, 128)], ["float16"], mean, "ChannelReduce")
-    func, arrays = case.kernel()
-    rule, scheduled = schedule(func)
-    assert rule == case.rule
-    for backwards in (False, True):
-        *_, got = emulate(scheduled, TARGET, *arrays, backwards=backwards)
-        assert relative_error(got.astype("float32"), case.reference(case.inputs())) < 2e-3
-
-
 def test_arithmetic_inside_a_copy_is_not_vectorised():
     """CUDA has no vectors of eight bools: a copy that arithmetic was put into is none any more."""
     func, _ = CASES["concat_of_concat_of_where"].kernel()

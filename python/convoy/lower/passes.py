@@ -67,8 +67,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
-        *([RowNorms(), GroupNorms()] if on_gpu() else []),
-        *([ReadInteriors()] if on_gpu() else []),
+        *([RowNorms(), GroupNorms(), ReadInteriors()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         *([SplitReductions()] if on_gpu() else []),
         RewritePower(),  # pow() of negative bases on CUDA

@@ -203,10 +203,10 @@ class FoldAffine(Rewriter):
             if str(made.attrs.kernel_layout) not in ("OHWI", "ODHWI"):
                 return None
             values = values.reshape(*values.shape, *(1,) * (array.ndim - 1))
-        elif op_name(made) in (DGRAD, DGRAD_3D):
+        elif op_name(made) in (DGRAD, DGRAD_3D):  # its output's channels are the last axis
             attrs = conv_attrs(made)
             if not attrs.is_normal or (attrs.groups > 1 and values.ndim):
-                return None  # its output's channels are the last axis
+                return None
         elif op_name(made) != "relax.matmul" or array.ndim != 2:
             return None
         scaled = np.multiply(array, values, dtype=np.float64)

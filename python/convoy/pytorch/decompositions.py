@@ -199,18 +199,6 @@ def _rrelu(
     return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
 
 
-def _fake_quantized(x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
-    """Rounded to an integer grid and back, and where the grid's ends are not passed."""
-    grid = torch.round(x * (1 / scale)) + zero
-    return (grid.clamp(low, high) - zero) * scale, (grid >= low) & (grid <= high)
-
-
-def _fake_quantized_channels(x: Any, scale: Any, zero: Any, axis: int, low: int, high: int) -> Any:
-    shape = [1] * x.dim()
-    shape[axis] = -1
-    return _fake_quantized(x, scale.reshape(shape), zero.reshape(shape), low, high)
-
-
 def _trilinear(
     a: Any, b: Any, c: Any, expand_a: Any, expand_b: Any, expand_c: Any, sums: Any, unroll: int = 1
 ) -> Any:
@@ -262,10 +250,9 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **{one: _ordered(one) for one in (_aten.sort.default, _aten.median.default, _aten.median.dim)},
     _aten.rrelu_with_noise.default: lambda *args: _rrelu(*args)[0],
     _aten.rrelu_with_noise_functional.default: _rrelu,
-    _aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
-    _aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized_channels,
     **linear_systems.DECOMPOSITIONS,
     **losses.DECOMPOSITIONS,
+    **quantized.DECOMPOSITIONS,
     **scans.DECOMPOSITIONS,
     **scatters.DECOMPOSITIONS,
     **searching.DECOMPOSITIONS,

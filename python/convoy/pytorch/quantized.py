@@ -1,4 +1,5 @@
-"""Operators of quantized programs (``convert_pt2e`` of torchao) in terms of arithmetic.
+"""Operators of quantized programs (``convert_pt2e`` of torchao) and of training for them, in terms
+of arithmetic.
 
 A value is ``(integer - zero) * scale``. As in PyTorch, numbers are multiplied by the reciprocal of
 the scale and rounded half to even; with one scale for each row (token), the zero point is added
@@ -56,6 +57,16 @@ def _dequantize_channels(
 ) -> torch.Tensor:  # fmt: skip
     scale, zero = _along(q, axis, scale), _along(q, axis, zero)
     return _dequantize(q, scale, zero, low, high, dtype, out_dtype=out_dtype)
+
+
+def _fake(x: Any, scale: Any, zero: Any, low: int, high: int) -> Any:
+    """Rounded to an integer grid and back, and where the grid's ends are not passed."""
+    grid = torch.round(x * (1 / scale)) + zero
+    return (grid.clamp(low, high) - zero) * scale, (grid >= low) & (grid <= high)
+
+
+def _fake_channels(x: Any, scale: Any, zero: Any, axis: int, low: int, high: int) -> Any:
+    return _fake(x, _along(x, axis, scale), _along(x, axis, zero), low, high)
 
 
 def _quantize_rows(
@@ -120,6 +131,11 @@ def _choose_rows_asymmetric(x: Any, dtype: torch.dtype) -> Any:
     return scale.to(torch.float64), zero.clamp(-128, 127).round().to(torch.int64)
 
 
+_aten = torch.ops.aten
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _aten.fake_quantize_per_tensor_affine_cachemask.default: _fake,
+    _aten.fake_quantize_per_channel_affine_cachemask.default: _fake_channels,
+}
 _RULES: dict[str, Callable[..., Any]] = {
     "quantize_per_tensor.default": _quantize,
     "quantize_per_tensor.tensor": _quantize,
