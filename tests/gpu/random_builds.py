@@ -61,7 +61,7 @@ def modules(mod: tvm.IRModule, target: str) -> Iterator[tuple[str, CompiledModul
     device = present()
     placement = place(mod, measure=False, device=device, streams=1)
     plan, backends = placement.plan, find_backends(BACKENDS)
-    lowered = lower(placement, with_arch(target, device), backends, lambda *_: None)
+    lowered = lower(placement, with_arch(target, device), backends)
     meta = describe(placement.module, target, "float16", plan)
     for streams in (1, STREAMS):
         timing = schedule(lowered, plan, streams, on_gpu=False, cuda_graph=True)
