@@ -25,6 +25,7 @@ from ..graph.expr import (
 from ..graph.target import on_gpu
 from ..ops.activation import legalize_softplus
 from ..ops.batch_norm import GRAD_STATS, STATS
+from ..ops.conv_attrs import has_normal_layouts
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
@@ -76,8 +77,7 @@ def _conv2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     constant weights: the filter becomes (r, s, k), so that the weights of neighbouring channels are
     neighbours too. All else is TVM's."""
     attrs, (data, kernel) = call.attrs, call.args
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
-    if layouts != ("NHWC", "OHWI", "NHWC") or not is_const(kernel):
+    if not has_normal_layouts(call) or not is_const(kernel):
         return default_legalize(bb, call)
     k, *window, _ = shape_of(kernel)
     pixel = shape_of(data)[1:3] == shape_of(call)[1:3] == (1, 1)

@@ -15,6 +15,7 @@ from tvm import relax
 
 from ..graph.expr import as_numpy, call_like, is_const, make_const, padding_of, shape_of
 from ..graph.rewriter import Rewriter
+from ..ops.conv_attrs import has_normal_layouts
 
 
 class FlattenCovered(Rewriter):
@@ -24,8 +25,7 @@ class FlattenCovered(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         (data, filters), attrs = call.args, call.attrs
-        layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-        if layouts != ("NHWC", "OHWI") or not is_const(filters) or int(attrs.groups) != 1:
+        if not has_normal_layouts(call) or not is_const(filters) or int(attrs.groups) != 1:
             return None
         (n, *size, c), (k, *window, _) = shape_of(data), shape_of(filters)
         if size != window or math.prod(size) == 1 or any(padding_of(attrs.padding, 2)):

@@ -32,6 +32,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import calls_of
+from ..ops.conv_attrs import has_normal_layouts
 from .integer_weights import as_integers
 from .quantized_data import Quantized, QuantizedData
 
@@ -75,8 +76,7 @@ class IntegerArithmetic(QuantizedData):
 
     def _convolution(self, call: relax.Call) -> relax.Expr | None:
         data, kernel = call.args
-        layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
-        if layouts != ("NHWC", "OHWI") or int(call.attrs.groups) != 1 or not is_const(kernel):
+        if not has_normal_layouts(call) or int(call.attrs.groups) != 1 or not is_const(kernel):
             return None
         padding = padding4(call.attrs.padding)
         found = self._operands(call, data, as_numpy(kernel), any(padding))

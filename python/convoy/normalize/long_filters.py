@@ -22,6 +22,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ops.conv_attrs import has_normal_layouts
 
 #: Taps along an axis, and channels of a group, that kernels for grouped convolutions take.
 MOST_TAPS, MOST_CHANNELS = 32, 128
@@ -34,16 +35,10 @@ class SplitLongFilters(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         data, kernel = call.args
-        attrs = call.attrs
-        layouts = (
-            str(attrs.data_layout),
-            str(attrs.kernel_layout),
-            str(attrs.out_layout or "NHWC"),
-        )
-        if layouts != ("NHWC", "OHWI", "NHWC") or not is_const(kernel):
+        if not has_normal_layouts(call) or not is_const(kernel):
             return None
         _, r, s, channels = shape_of(kernel)
-        if int(attrs.groups) == 1 or not 1 < channels <= MOST_CHANNELS:
+        if int(call.attrs.groups) == 1 or not 1 < channels <= MOST_CHANNELS:
             return None
         if dtype_of(data) not in ("float16", "bfloat16") or (r > MOST_TAPS) == (s > MOST_TAPS):
             return None

@@ -35,6 +35,7 @@ The passes, in order:
     PackProducts         linear layers that attention reads, or slices -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
+    FoldFewOutputs       convolutions to few channels -> sums of patches with more channels
     WidenChannels        channels of convolutions and of tokens in 16 bit -> multiples of 8
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
@@ -57,6 +58,7 @@ from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .covering_filters import FlattenCovered
+from .few_outputs import FoldFewOutputs
 from .height_one import HeightOne
 from .integer_arithmetic import IntegerArithmetic
 from .layout import ChannelsLast
@@ -163,6 +165,7 @@ def passes(dtype: str) -> list[Pass]:
         PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),
+        FoldFewOutputs(),
         WidenChannels(),
         PadHeads(),
     ]

@@ -30,6 +30,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ops.conv_attrs import has_normal_layouts
 
 #: Longest such axis, of what is read and of what is written.
 MOST = 16
@@ -133,9 +134,8 @@ def _matrix(call: relax.Call) -> np.ndarray | None:
     values = as_numpy(weights)
     if op_name(call) == "relax.nn.conv2d":
         attrs = call.attrs
-        layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
         plain = set(ints(attrs.strides)) == {1} and not any(padding4(attrs.padding))
-        if layouts != ("NHWC", "OHWI", "NHWC") or not plain or int(attrs.groups) > 1:
+        if not has_normal_layouts(call) or not plain or int(attrs.groups) > 1:
             return None
         if values.shape[1:3] != (1, 1):
             return None

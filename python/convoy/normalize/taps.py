@@ -13,6 +13,7 @@ from tvm import relax
 
 from ..graph.expr import as_numpy, call_like, ints, is_const, make_const, padding_of, shape_of
 from ..graph.rewriter import Rewriter
+from ..ops.conv_attrs import has_normal_layouts
 
 
 class TrimFilters(Rewriter):
@@ -22,8 +23,7 @@ class TrimFilters(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         (data, kernel), attrs = call.args, call.attrs
-        layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-        if layouts not in (("NHWC", "OHWI"), ("NDHWC", "ODHWI")) or not is_const(kernel):
+        if not has_normal_layouts(call) or not is_const(kernel):
             return None
         size, window = shape_of(data)[1:-1], shape_of(kernel)[1:-1]
         axes = len(size)

@@ -30,8 +30,9 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, bindings_of, main_function
-from ..ops import DGRAD
+from ..ops import DGRAD, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH
+from ..ops.conv_attrs import has_normal_layouts
 from .attention_reads import readers_of
 
 #: Channels that kernels load at once; images with fewer are stems (:mod:`.channels`).
@@ -205,20 +206,19 @@ def _is_plain(call: relax.Call) -> bool:
     """A 2-d convolution that may be widened: of 16-bit images in NHWC, by constants."""
     if op_name(call) != _CONV or not is_const(call.args[1]):
         return False
-    attrs, c = call.attrs, shape_of(call.args[0])[-1]
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or "NHWC"))
-    if layouts != ("NHWC", "OHWI", "NHWC") or dtype_of(call.args[0]) not in ("float16", "bfloat16"):
+    if not has_normal_layouts(call) or dtype_of(call.args[0]) not in ("float16", "bfloat16"):
         return False
-    return int(attrs.groups) == 1 or int(attrs.groups) == c == shape_of(call.args[1])[0]
+    groups, c = int(call.attrs.groups), shape_of(call.args[0])[-1]
+    return groups == 1 or groups == c == shape_of(call.args[1])[0]
 
 
 def _is_transposed(call: relax.Expr) -> bool:
     """A transposed 2-d convolution of 16-bit images in NHWC by constants."""
     if op_name(call) != DGRAD or not is_const(call.args[1]):
         return False
-    layouts = (str(call.attrs["data_layout"]), str(call.attrs["kernel_layout"]))
+    attrs = conv_attrs(call)
     narrow = dtype_of(call.args[0]) in ("float16", "bfloat16")
-    return narrow and layouts == ("NHWC", "OHWI") and int(call.attrs["groups"]) == 1
+    return narrow and attrs.is_normal and attrs.groups == 1
 
 
 def _more(results: int, channels: int) -> int:

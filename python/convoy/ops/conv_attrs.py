@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from tvm import relax
 
-from ..graph.expr import attr_fields, ints, padding_of
+from ..graph.expr import attr_fields, ints, padding_of, rank_of
 from .registration import NAMESPACE
 
 DGRAD = NAMESPACE + "conv2d_dgrad"
@@ -68,6 +68,15 @@ class ConvAttrs:
     def spatial(self) -> str:
         """Letters of the spatial axes, the outermost first."""
         return _SPATIAL[len(self.size)]
+
+
+def has_normal_layouts(call: relax.Call) -> bool:
+    """Whether a convolution of Relax, over two or three axes, has the layouts of the normal form
+    throughout."""
+    attrs = call.attrs
+    data, kernel = normal_layouts(rank_of(call) - 2)
+    found = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or data))
+    return found == (data, kernel, data)
 
 
 def normal_layouts(rank: int) -> tuple[str, str]:
