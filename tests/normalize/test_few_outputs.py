@@ -84,9 +84,7 @@ def test_any_transposed_convolution(filters, size, padding, strides, dilation) -
     options = {"strides": strides, "padding": padding, "dilation": dilation}
     reach = [(n - 1) * dilation + 1 for n in (r, s)]
     size = [max(n, m) for n, m in zip(size, reach, strict=True)]
-    outputs = [
-        (n + 2 * padding - m) // d + 1 for n, m, d in zip(size, reach, strides, strict=True)
-    ]
+    outputs = [(n + 2 * padding - m) // d + 1 for n, m, d in zip(size, reach, strides, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(few_outputs, "_LEAST_GAIN", 0.0)
         agree(network((2, *outputs, 6), (6, r, s, c), size=size, **options))

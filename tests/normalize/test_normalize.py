@@ -391,6 +391,22 @@ def test_seven_by_seven_stem_becomes_four_by_four():
     assert list(conv.attrs.strides) == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("size", "padding", "dilation", "filters"),
+    [
+        pytest.param((9, 9), 4, 1, [8, 9, 1, 32], id="9x9"),
+        pytest.param((3, 5), (1, 0), 1, [8, 3, 1, 16], id="wide"),
+        pytest.param((4, 4), 3, 2, [8, 4, 1, 16], id="dilated"),
+    ],
+)
+def test_wide_stems_gather_columns(size, padding, dilation, filters):
+    net, (r, s) = Net((2, 3, 14, 13)), size
+    mod = net.finish(net.relu(net.conv(net.x, 8, r, 1, padding, dilation=dilation, s=s)))
+    normal = check_same(mod, "float16", 2e-2, space_to_depth=True)
+    (conv,) = convs(normal)
+    assert [int(d) for d in conv.args[1].ty.shape.values] == filters
+
+
 def test_global_average_pools_are_one_mean():
     for pool in ("adaptive", "window"):
         net = Net((1, 4, 6, 6))

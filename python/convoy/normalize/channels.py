@@ -26,15 +26,18 @@ from ..graph.expr import (
 )
 from ..graph.rewriter import Rewriter
 from ..ops import WGRAD, conv_attrs
+from .gathered_columns import GatheredColumns
 
 #: Channels that kernels of convolutions over volumes load at once.
 VOLUME_MULTIPLE = 8
+#: Filters of stride 1 with so many columns are left as they are: there are kernels for them.
+_WIDEST_STEM = 3
 
 
 class PadStemChannels(Rewriter):
     """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
     multiple of ``multiple``, of those over volumes to one of eight; with ``space_to_depth``
-    strided ones are folded first.
+    strided ones are folded first, and the columns of wide filters gathered.
 
     Where the weights are no constant (a training step) they are padded at run time, and so is the
     input of the filter's gradient, whose added channels are cut off again.
@@ -71,11 +74,9 @@ class PadStemChannels(Rewriter):
             extra = -channels % self.multiple
             return self._wider(call, extra) if extra else None
         changed: dict[str, list[int]] = {}
-        weights = as_numpy(kernel)
-        if self.space_to_depth and can_fold_stride(call):
-            plan = FoldedStride.of(call)
-            data, weights = plan.data(self, data), plan.weights(weights)
-            changed = {"strides": [1, 1], "padding": [0, 0, 0, 0]}
+        weights, plan = as_numpy(kernel), self._presentation(call)
+        if plan is not None:
+            data, weights, changed = plan.data(self, data), plan.weights(weights), plan.attrs
         extra = -weights.shape[3] % (16 if changed and weights.shape[3] > 8 else self.multiple)
         if extra:
             data = self.emit(relax.op.nn.pad(data, [0, 0, 0, 0, 0, 0, 0, extra]))
@@ -83,6 +84,15 @@ class PadStemChannels(Rewriter):
         if not extra and not changed:
             return None
         return call_like(call, [data, make_const(weights)], **changed)
+
+    def _presentation(self, call: relax.Call) -> FoldedStride | GatheredColumns | None:
+        """How a convolution of images presents pixels as channels; None if it does not."""
+        if not self.space_to_depth or str(call.attrs.kernel_layout) != "OHWI":
+            return None
+        if can_fold_stride(call):
+            return FoldedStride.of(call)
+        wide = shape_of(call.args[1])[2] > _WIDEST_STEM and set(ints(call.attrs.strides)) == {1}
+        return GatheredColumns.of(call) if wide else None
 
     def _wider(self, call: relax.Call, extra: int) -> relax.Call:
         """The convolution with this number of additional input channels."""
@@ -149,6 +159,11 @@ class FoldedStride:
             after[i] = needed - self.blocks[i]
         self.filter_size = filter_size
         self.padding = (before[0], before[1], after[0], after[1])
+
+    @property
+    def attrs(self) -> dict[str, list[int]]:
+        """Attributes of the convolution that differ."""
+        return {"strides": [1, 1], "padding": [0, 0, 0, 0]}
 
     @classmethod
     def of(cls, call: relax.Call) -> FoldedStride:

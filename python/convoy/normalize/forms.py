@@ -13,7 +13,7 @@ def normal_forms(
     mod: tvm.IRModule, params: Mapping[str, object] | None, precision: str
 ) -> Iterator[tvm.IRModule]:
     """Normalize a network; in 16 bits also with other presentations of its first convolution:
-    space to depth, and padded channels. A form that would be equal to the first one is left out."""
+    pixels or columns as channels, and unpadded. A form equal to the first one is left out."""
     shared = normalize_but_stems(mod, params, precision)
     padded, changed = with_stems(shared)
     yield padded
