@@ -1,7 +1,8 @@
 """Sums over rows of channels-last tensors (global average pool): many rows, contiguous channels.
 
 A block covers some channels, 16 bytes per thread, and splits the rows over ``threadIdx.y``; partial
-sums are combined in shared memory. This keeps enough loads in flight for few outputs; if there are
+sums are combined in shared memory: first in groups, a thread for some channels of each, then by
+every thread that finishes channels. This keeps enough loads in flight for few outputs; if there are
 few blocks, each covers fewer channels.
 """
 
@@ -21,7 +22,7 @@ _CHANNEL_THREADS = 32
 _ROW_THREADS = 8
 _BLOCKS = 264  # fewer leave part of a GPU idle
 _UNROLLED = 16  # steps of a thread that are written out
-#: Parts times threads of a block: every thread adds all parts of its channels.
+#: Parts times threads of a block.
 _LONGEST_SUM = 16384
 
 
@@ -67,7 +68,10 @@ def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> 
     parts = _parts(int(sch.get(row).extent), lanes)
     _, part = sch.split(row, factors=[None, parts])
     partial = sch.rfactor(part, factor_axis=0)
+    groups = _groups(sch, reduce, math.gcd(parts, width))
     grid = _sum_parts(sch, partial, lanes, width)
+    if groups is not None:
+        _join_groups(sch, groups, grid, lanes, width)
     _join_parts(sch, reduce, final, grid, lanes, width)
 
 
@@ -90,6 +94,37 @@ def _sum_parts(sch: s_tir.Schedule, partial: SBlockRV, lanes: int, width: int) -
     stage_reads(sch, partial, sch.get_loops(partial)[-2], width)
     sch.decompose_reduction(partial, sch.get_loops(partial)[3])
     return grid
+
+
+def _groups(sch: s_tir.Schedule, reduce: SBlockRV, size: int) -> SBlockRV | None:
+    """The sums of groups of ``size`` parts, which are then what the reduction adds; None where each
+    or all of the parts are one."""
+    part = sch.get_loops(reduce)[-1]
+    if size in (1, int(sch.get(part).extent)):
+        return None
+    group, _ = sch.split(part, factors=[None, size])
+    return sch.rfactor(group, factor_axis=0)
+
+
+def _join_groups(
+    sch: s_tir.Schedule, groups: SBlockRV, grid: LoopRV, lanes: int, width: int
+) -> None:
+    """Deal the sums of groups out to the threads of a channel: each adds the parts of one group,
+    for a share of the channels of its vector, into shared memory."""
+    sch.reverse_compute_at(groups, grid)
+    _, group, part, chunk = sch.get_loops(groups)
+    size = int(sch.get(part).extent)
+    lane, share, own = sch.split(chunk, factors=[lanes, size, width // size])
+    sch.reorder(lane, group, share, part, own)
+    thread = sch.fuse(group, share)
+    sch.bind(lane, "threadIdx.x")
+    sch.bind(thread, "threadIdx.y")
+    sch.unroll(part)
+    sch.unroll(own)
+    shared = sch.cache_write(groups, 0, "local")
+    sch.set_scope(shared, 0, "shared")
+    sch.reverse_compute_at(shared, thread)
+    sch.decompose_reduction(groups, part)
 
 
 def _join_parts(
