@@ -235,3 +235,27 @@ def test_estimates_of_alternatives_are_scaled_by_what_is_measured() -> None:
         assert offer.measurement.e2e_us == pytest.approx(15.0)
     assert len(offers[fused].measured) == 2
     assert [offer.measurement.kernel_us for offer in offers[bare].measured] == [5.0]
+
+
+def test_forms_of_a_network_share_what_there_is_to_measure() -> None:
+    """Their workloads are announced together, each as often as in one form."""
+
+    def form(stem: Workload) -> MatchGraph:
+        loads = {"a": stem, "b": conv(28), "c": conv(28)}
+        operations = tuple(Op(name, (before,)) for name, before in zip("abc", "xab", strict=True))
+        subgraphs = tuple(Subgraph(f"{n}#0", (n,), (n,), w, n) for n, w in loads.items())
+        return MatchGraph(operations, subgraphs, ("x",), ("c",), None, ("cudnn",), H200)
+
+    class Asked(CostModel):
+        free, told = False, ()
+
+        def weigh(self, occurrences):  # type: ignore[no-untyped-def]
+            self.told = (*self.told, dict(occurrences))
+
+        def measurements(self, workload, candidates):  # type: ignore[no-untyped-def]
+            return [Measurement(5.0, samples=9) for _ in candidates]
+
+    costs, stems = Asked(), (conv(56), conv(112))
+    offers = price([form(stem) for stem in stems], [Both()], H200, costs)  # type: ignore[list-item]
+    assert costs.told == ({stems[0]: 1, conv(28): 2, stems[1]: 1},)
+    assert set(offers) == {*stems, conv(28)}
