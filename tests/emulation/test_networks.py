@@ -75,6 +75,25 @@ def norms_and_attention() -> tuple[nn.Module, torch.Tensor]:
 
 
 @network
+def wide_head() -> tuple[nn.Module, torch.Tensor]:
+    """The middle of a latent-diffusion decoder: two GEMMs and a softmax of scaled scores."""
+
+    class Middle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.qkv = nn.GroupNorm(8, 136), nn.Conv2d(136, 3 * 136, 1)
+            self.out = nn.Conv2d(136, 136, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(self.norm(x)).flatten(2).chunk(3, 1)
+            weights = (q.transpose(1, 2) @ k * 136**-0.5).softmax(-1)
+            y = (weights @ v.transpose(1, 2)).transpose(1, 2)
+            return x + self.out(y.reshape(x.shape))
+
+    return Middle(), torch.randn(2, 136, 8, 8)
+
+
+@network
 def signals() -> tuple[nn.Module, torch.Tensor]:
     """Dilated convolutions over one axis, norms over a whole sample, and a transposed one."""
 

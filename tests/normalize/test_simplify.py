@@ -1,4 +1,4 @@
-"""Constant indices are counted from the end once, in the normal form."""
+"""Constant indices are counted from the end once, and what changes nothing is gone."""
 
 from __future__ import annotations
 
@@ -61,3 +61,16 @@ def test_a_split_into_one_part_is_the_tensor() -> None:
         builder.emit_func_output(found)
     mod = normalize(builder.get(), dtype="float32")
     assert not calls_of(mod, frozenset({"relax.split"}))
+
+
+def test_a_slice_of_all_is_the_tensor() -> None:
+    """But not the reversed one."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            same = builder.emit(op.strided_slice(x, [0, 1], [0, -8], [2, 100], [1, 1]))
+            turned = builder.emit(op.strided_slice(x, [1], [7], [-9], [-1]))
+            found = builder.emit_output(op.add(same, turned))
+        builder.emit_func_output(found)
+    slices = calls_of(normalize(builder.get(), dtype="float32"), frozenset({"relax.strided_slice"}))
+    assert [int(call.args[4].fields[0]) for call in slices] == [-1]

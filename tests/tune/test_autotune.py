@@ -27,6 +27,7 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.pipeline import place, workloads_of
+from convoy.records.environment import Environment
 from convoy.records.record import Record
 from convoy.records.store import RecordStore
 from convoy.tune import autotune as module
@@ -251,3 +252,22 @@ def test_workload_lists(tmp_path: Path) -> None:
     for one in shipped:
         batches = {w.n for w in workload_list.read(one) if w.op != "matmul"}
         assert batches == ({8, 64} if "-training-" in one.name else {1, 8, 32, 256})
+
+
+def test_records_of_one_gpu_teach_another_one(tmp_path: Path) -> None:
+    """Each workload's samples are of one GPU: of the one to tune for where it has been measured."""
+    here, there = (dataclasses.replace(fakes.ENVIRONMENT, gpu=name) for name in ("here", "there"))
+    first, second, tuned = (Workload("fprop", n, 7, 7, 64, 64, 3, 3) for n in (1, 2, 3))
+    fast, slow = Candidate("cudnn", "eng1"), Candidate("cudnn", "eng2")
+
+    def records(workload: Workload, environment: Environment, *us: float) -> list[Record]:
+        pairs = zip((fast, slow), us, strict=False)
+        return [Record(workload, c, Measurement(t, samples=9), environment) for c, t in pairs]
+
+    store = RecordStore(write_to=tmp_path / "own.jsonl")
+    store.extend(records(first, there, 1.0, 2.0) + records(first, here, 3.0))
+    store.extend(records(second, there, 4.0, 5.0) + records(tuned, here, 6.0))
+    found = module.prior_samples(store, here, [tuned])
+    assert {s.workload.n: [m.kernel_us for _, m in s.measurements] for s in found} == {
+        1: [3.0], 2: [4.0, 5.0],
+    }  # fmt: skip

@@ -36,10 +36,13 @@ def why_not(w: Workload, attention: Attention, device: Device) -> str:
     return ""
 
 
-#: Of a launch, and the share of the roofline that the engines reach on an H200.
-_LAUNCH_US, _EFFICIENCY = 6.5, 0.48
+#: Of a launch, and the share of the roofline that the engines reach on an H200, where they have a
+#: block for each SM; queries of a block.
+_LAUNCH_US, _EFFICIENCY, _QUERIES = 6.5, 0.48, 128
 
 
 def estimate_us(workload: Workload, candidate: Candidate, device: Device) -> float:
     """Estimate an engine, in microseconds."""
-    return library_us(workload, candidate, device, _LAUNCH_US, _EFFICIENCY)
+    blocks = -(-workload.h // _QUERIES) * workload.n * workload.groups
+    efficiency = _EFFICIENCY * min(1.0, blocks / device.sm_count)
+    return library_us(workload, candidate, device, _LAUNCH_US, efficiency)

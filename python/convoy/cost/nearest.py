@@ -4,7 +4,12 @@ Workloads of similar size, filter and epilogue rank their kernels in the same or
 candidate, the time relative to the best one is averaged over the nearest workloads, weighted by
 similarity. A candidate that none of them has gets the ratio of the best of its kind (cuDNN engine,
 kernel family) plus a margin. The best time itself is that of the neighbours, scaled by the minimum
-time that arithmetic and memory bandwidth allow; this also transfers it to another precision or GPU.
+time that arithmetic and memory bandwidth allow; this also transfers it to another precision.
+
+Another GPU's timings of a workload are a neighbour of their own, further away than this GPU's.
+Their ratios count like any; their best time is scaled by the minimum of the GPU that they were
+taken on. Records have a GPU's name alone: of one whose bandwidth is not known, only the ratios
+count while there is another neighbour.
 
 On the shipped records, with each network's workloads estimated from the other networks, the
 selected kernel is 8.4% slower than the best (1,662 workloads of all directions); cuDNN's first
@@ -16,7 +21,6 @@ chosen on the same records.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 NEIGHBOURS = 4
 #: Added to a distance before it becomes a weight.
 _SOFTENING = 0.25
+#: Added to the distance of a workload that was timed on another GPU.
+_OTHER_GPU = 1.0
 #: Logarithms that are added for a candidate that some, or all, of the neighbours lack.
 _ABSENT, _LIKE_ITS_KIND, _UNKNOWN = 0.15, 0.2, 1.0
 #: Logarithm for each place in the backend's own order, up to the last one that counts: how a wgrad
@@ -56,9 +62,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Known:
-    """A measured workload: time of each candidate as inside a network, and host times."""
+    """A workload as measured on one GPU: time of each candidate as inside a network, and host
+    times."""
 
     workload: Workload
+    gpu: str
     times: Mapping[Key, float]
     enqueue_us: Mapping[str, float]
     wait_us: Mapping[str, float]
@@ -82,8 +90,9 @@ class Neighbours:
     Args:
         recorded: The workloads that there may be timings of, sorted.
         samples: Timings of one of them, of any GPU; asked for near workloads only, since there
-            are thousands. Those of ``device`` alone count where it has some.
+            are thousands.
         device: The GPU to estimate for.
+        others: Other GPUs that may have been measured.
     """
 
     def __init__(
@@ -91,14 +100,15 @@ class Neighbours:
         recorded: Sequence[Workload],
         samples: Callable[[Workload], Sequence[HostSample]],
         device: Device,
+        others: Iterable[Device] = (Device(),),
     ) -> None:
         self._device, self._samples = device, samples
-        self._own = any(s.gpu == device.name for workload in recorded for s in samples(workload))
+        self._gpus = {gpu.name: gpu for gpu in (*others, device)}
         self._workloads: dict[str, list[Workload]] = defaultdict(list)
         for workload in recorded:
             self._workloads[workload.op].append(workload)
         self._features: dict[str, np.ndarray] = {}
-        self._known: dict[Workload, _Known | None] = {}
+        self._known: dict[Workload, list[_Known]] = {}
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
@@ -108,7 +118,7 @@ class Neighbours:
         near = self._near(workload)
         if not near:
             return [None] * len(candidates)
-        best = _mean((math.log(k.best_us / least_us(k.workload, self._device)), w) for k, w in near)
+        best = _mean(self._over_least(near))
         best_us = least_us(workload, self._device) * math.exp(best)
         order = _ORDER.get(workload.op, _USUAL_ORDER)
         return [self._estimate(candidate, best_us, near, order) for candidate in candidates]
@@ -121,19 +131,35 @@ class Neighbours:
         if op not in self._features:
             self._features[op] = np.array(list(map(_features, workloads)))
         distances = np.abs(self._features[op] - np.array(_features(workload))).sum(axis=1)
-        by_distance = np.argsort(distances, kind="stable")
-        timed = ((known, i) for i in by_distance if (known := self._of(workloads[i])) is not None)
-        nearest = list(itertools.islice(timed, NEIGHBOURS))
-        weights = 1.0 / (_SOFTENING + distances[[i for _, i in nearest]])
+        found: list[tuple[float, _Known]] = []
+        for i in np.argsort(distances, kind="stable"):
+            if len(found) == NEIGHBOURS and found[-1][0] <= distances[i]:
+                break  # all that is left is further away
+            for known in self._of(workloads[i]):
+                further = 0.0 if known.gpu == self._device.name else _OTHER_GPU
+                found.append((distances[i] + further, known))
+            found = sorted(found, key=lambda pair: pair[0])[:NEIGHBOURS]
+        weights = np.array([1.0 / (_SOFTENING + distance) for distance, _ in found])
         weights /= weights.sum()
-        return [(known, float(w)) for (known, _), w in zip(nearest, weights, strict=True)]
+        return [(known, float(w)) for (_, known), w in zip(found, weights, strict=True)]
 
-    def _of(self, workload: Workload) -> _Known | None:
+    def _of(self, workload: Workload) -> list[_Known]:
+        """The timings of a workload on each GPU."""
         if workload not in self._known:
-            found = self._samples(workload)
-            used = [s for s in found if s.gpu == self._device.name or not self._own]
-            self._known[workload] = _known(workload, used) if used else None
+            by_gpu: dict[str, list[HostSample]] = defaultdict(list)
+            for sample in self._samples(workload):
+                by_gpu[sample.gpu].append(sample)
+            self._known[workload] = [_known(workload, *of) for of in sorted(by_gpu.items())]
         return self._known[workload]
+
+    def _over_least(self, near: Sequence[tuple[_Known, float]]) -> list[tuple[float, float]]:
+        """Logarithms of the neighbours' best times over the minimum, and weights. A GPU of unknown
+        bandwidth is taken for this one if there is no other."""
+        usable = [pair for pair in near if pair[0].gpu in self._gpus] or near
+        return [
+            (math.log(k.best_us / least_us(k.workload, self._gpus.get(k.gpu, self._device))), w)
+            for k, w in usable
+        ]
 
     def _estimate(
         self,
@@ -162,7 +188,7 @@ def least_us(workload: Workload, device: Device) -> float:
     return _LAUNCH_US + roofline_us(workload, device)
 
 
-def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:
+def _known(workload: Workload, gpu: str, samples: Sequence[HostSample]) -> _Known:
     times: dict[Key, float] = {}
     host: dict[str, list[HostSample]] = defaultdict(list)
     for sample in samples:
@@ -172,6 +198,7 @@ def _known(workload: Workload, samples: Sequence[HostSample]) -> _Known:
         host[sample.backend].append(sample)
     return _Known(
         workload,
+        gpu,
         times,
         {name: float(np.median([s.enqueue_us for s in found])) for name, found in host.items()},
         {name: float(np.median([s.wait_us for s in found])) for name, found in host.items()},

@@ -52,23 +52,30 @@ def price(
     later = {backend.name: backend.after_others_us for backend in backends}
     by_name = {backend.name: backend for backend in backends}
     staying = bool(graphs) and stays(touched_bytes(_roots(graphs[0])), device)
+    asked: dict[Workload, Offers] = {}
+    new = list(dict.fromkeys(w for graph in graphs for w in _wanted(graph, names, costs, joint)))
+    while new:  # again with what is shorter where a backend has no kernel for the longest
+        operations = _operations(graphs, names, asked)
+        asked |= price_workloads(new, backends, device, costs, compiled, operations)
+        none = declined(asked)
+        again = (w for graph in graphs for w in plausible_workloads(graph, names, False, none))
+        new = [workload for workload in dict.fromkeys(again) if workload not in asked]
     found: dict[Workload, Offers] = {}
     for graph in graphs:  # a form's estimates of cold times do not depend on the forms behind it
-        wanted = plausible_workloads(graph, names, joint)
-        if joint and costs.free:
-            wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
-        new = [workload for workload in dict.fromkeys(wanted) if workload not in found]
-        offers: dict[Workload, Offers] = {}
-        while new:  # again with what is shorter where a backend has no kernel for the longest
-            offers |= price_workloads(
-                new, backends, device, costs, compiled, _operations(graph, names, offers)
-            )
-            known = {**found, **offers}
-            again = plausible_workloads(graph, names, False, declined(known))
-            new = [workload for workload in again if workload not in known]
-        _estimate(graph, backends, device, {**found, **offers}, costs)
-        found |= as_links(in_network(offers, staying, later), by_name)
+        own = {w: asked[w] for w in graph.workloads() if w in asked and w not in found}
+        _estimate(graph, backends, device, {**found, **own}, costs)
+        found |= as_links(in_network(own, staying, later), by_name)
     return found
+
+
+def _wanted(
+    graph: MatchGraph, backends: Collection[str], costs: CostModel, joint: bool
+) -> list[Workload]:
+    """The workloads of a graph that are priced first."""
+    wanted = plausible_workloads(graph, backends, joint)
+    if joint and costs.free:
+        wanted += [w for w in graph.workloads() if costs.measures or costs.candidates(w)]
+    return wanted
 
 
 def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:
@@ -77,11 +84,15 @@ def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:
 
 
 def _operations(
-    graph: MatchGraph, backends: Sequence[str], offers: Mapping[Workload, Offers]
-) -> list[list[Workload]]:
-    """The alternatives of each operation."""
-    groups = plausible(graph, backends, declined(offers))
-    return [[subgraph.require_workload() for subgraph in group] for group in groups]
+    graphs: Sequence[MatchGraph], backends: Sequence[str], offers: Mapping[Workload, Offers]
+) -> list[tuple[Workload, ...]]:
+    """The alternatives of each operation; of several normal forms of a network, of which one will
+    be selected, as often as in the one that has most of them."""
+    counts: Counter[tuple[Workload, ...]] = Counter()
+    for graph in graphs:
+        groups = plausible(graph, backends, declined(offers))
+        counts |= Counter(tuple(s.require_workload() for s in group) for group in groups)
+    return list(counts.elements())
 
 
 def _estimate(
@@ -100,7 +111,7 @@ def _estimate(
     def estimates(own: Offers, candidates: Sequence[Candidate]) -> list[Measurement | None]:
         return estimated(own.workload, candidates, by_name, device, costs.estimates)
 
-    for operation in _operations(graph, list(by_name), offers):
+    for operation in _operations([graph], list(by_name), offers):
         alternatives = [offers[workload] for workload in dict.fromkeys(operation)]
         measured = [own for own in alternatives if _is_measured(own)]
         factors = [

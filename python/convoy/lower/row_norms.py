@@ -8,7 +8,17 @@ from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import FLOAT_DTYPES, dtype_of, ints, op_name, rank_of, relax_ops, shape_of
+from ..graph.expr import (
+    FLOAT_DTYPES,
+    as_numpy,
+    dtype_of,
+    ints,
+    is_const,
+    op_name,
+    rank_of,
+    relax_ops,
+    shape_of,
+)
 from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
 from ..tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 from .accumulate import NARROW
@@ -43,7 +53,7 @@ class RowNorms(Rewriter):
         dtypes = {dtype_of(arg) for arg in old.args}
         if not 1 < columns <= LONGEST_ROW or not _of_last_axis(old) or dtypes != {"float32"}:
             return None
-        data = call.args[0]
+        data, factor = self._unscaled(call)
         made = self.producer(data, "relax.astype")
         if made is not None and dtype_of(made.args[0]) in NARROW:
             data = made.args[0]  # what the kernel rounds up itself
@@ -51,12 +61,23 @@ class RowNorms(Rewriter):
         name = op_name(call).removeprefix("relax.nn.")
         dtype = self._written()
         data, run = self._cut_from(data, columns)
-        norm = RowNorm(name, math.prod(outer), columns, dtype_of(data), dtype, epsilon, run)
+        norm = RowNorm(name, math.prod(outer), columns, dtype_of(data), dtype, epsilon, run, factor)
         flat = self.reshaped(data, norm.shape)
         callee = self.builder.add_func(kernel(norm), name)
         ty = relax.TensorType((norm.rows, columns), dtype)
         result = self.emit(relax.op.call_tir(callee, [flat, *call.args[1:]], ty))
         return relax.op.reshape(result, shape_of(old))
+
+    def _unscaled(self, call: relax.Call) -> tuple[relax.Expr, float]:
+        """The data, and the number that a softmax is of it times."""
+        data = call.args[0]
+        made = self.producer(data, "relax.multiply")
+        if made is None or not op_name(call).endswith("softmax"):
+            return data, 1.0
+        x, number = made.args
+        if not is_const(number) or as_numpy(number).size != 1 or shape_of(x) != shape_of(data):
+            return data, 1.0
+        return x, float(as_numpy(number).item())
 
     def _cut_from(self, data: relax.Expr, columns: int) -> tuple[relax.Expr, Run | None]:
         """The tensor that the rows are a slice of, so that the slice need not be copied."""

@@ -88,10 +88,16 @@ def _permuted(p: Simplify, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...
 
 
 def _slice(p: Simplify, call: relax.Call) -> relax.Expr | None:
-    """A slice of permuted axes as the permutation of a slice: parts of one value, such as queries,
-    keys and values, are then cut out where they lie, and the whole is not copied."""
+    """A slice of all of a value as the value. A slice of permuted axes as the permutation of a
+    slice: parts of one value, such as queries, keys and values, are then cut out where they lie,
+    and the whole is not copied."""
+    if not all(isinstance(bound, relax.Tuple) for bound in call.args[1:]):
+        return None
+    forward = all(int(step) > 0 for steps in call.args[4:] for step in steps.fields)
+    if forward and shape_of(call) == shape_of(call.args[0]):
+        return call.args[0]
     inner = p.producer(call.args[0], "relax.permute_dims")
-    if inner is None or not all(isinstance(bound, relax.Tuple) for bound in call.args[1:]):
+    if inner is None:
         return None
     before = permutation_of(inner)
     axes = [before[int(axis)] for axis in call.args[1].fields]

@@ -57,12 +57,13 @@ class Subgraph:
         outputs: Names of the values that it writes, in the workload's order: each one that an
             operation outside, or the caller, needs.
         workload: What backends are asked for; None for kernels of TVM.
-        root: The operation by which alternatives are known, such as the convolution.
+        root: The operation by which alternatives are known, such as the convolution; the
+            subgraph's own id where it is an alternative to subgraphs of several roots.
         inputs: Operands in the workload's order: expressions over variables from outside and
             constants.
         optional: Whether it may as well be left to TVM's own kernels.
         split: Where it computes several roots at once, sizes of the parts into which its result is
-            cut along the last axis; its outputs are these parts. Its root is then its own id.
+            cut along the last axis; its outputs are these parts.
         declines: Backends that do not take the workload, and why.
         offers: Candidates with their measurements; none before it has been priced.
         launches: Kernel launches that it takes.
@@ -81,6 +82,11 @@ class Subgraph:
     offers: tuple[Offer, ...] = ()
     launches: int = 1
     layer: str = field(default="", compare=False)
+
+    @property
+    def is_alternative(self) -> bool:
+        """Whether it computes several roots, which have subgraphs of their own."""
+        return self.root == self.id
 
     def require_workload(self) -> Workload:
         """Return the workload of a subgraph that is no kernel of TVM."""

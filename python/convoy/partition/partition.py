@@ -15,6 +15,7 @@ from ..ir.workload import Workload
 from .match_graph import MatchGraph, Subgraph
 from .operations import operations, results_of
 from .subgraphs import find_subgraphs
+from .wide_heads import WideHeads, has_wide_heads
 
 if TYPE_CHECKING:
     from ..backends.base import Backend
@@ -35,6 +36,7 @@ def partition(
         decline stay in, because they say what an operation may be fused with.
     """
     device = device or Device()
+    module = WideHeads()(module)
     known: dict[Workload, tuple[Decline, ...]] = {}
 
     def declines(workload: Workload) -> tuple[Decline, ...]:
@@ -48,9 +50,10 @@ def partition(
         for subgraph in find_subgraphs(module)
     ]
     found = [subgraph for subgraph in found if not _is_left_to_tvm(subgraph, backends)]
-    found = _without_products_of_attention(found)
+    found = _beside_products(found)
     _, func = main_function(module)
-    ops = operations(module, {name for subgraph in found for name in subgraph.ops})
+    covered = {name for s in found if not s.is_alternative for name in s.ops}
+    ops = operations(module, covered)
     made = {op.name for op in ops}  # an input may be a result as it is
     bare = MatchGraph(
         ops,
@@ -70,11 +73,20 @@ def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
     return is_attention and bool(backends) and len(subgraph.declines) == len(backends)
 
 
-def _without_products_of_attention(found: Sequence[Subgraph]) -> list[Subgraph]:
-    """Subgraphs but for the batched products that an attention computes: a kernel for both of them
-    and the softmax between them is faster, and their workloads need not be priced."""
+def _beside_products(found: Sequence[Subgraph]) -> list[Subgraph]:
+    """Attention of wide heads beside the products that it computes, with a root of its own; any
+    other without those that are batched: a kernel for both of them and the softmax between them is
+    faster, and their workloads need not be priced."""
     workloads = [(subgraph, subgraph.require_workload()) for subgraph in found]
-    inside = {op for subgraph, load in workloads if load.op == "attention" for op in subgraph.ops}
+    products = {s.root for s, load in workloads if load.op == "matmul" and not s.split}
+    inside: set[str] = set()
+    for number, (subgraph, load) in enumerate(workloads):
+        if load.op != "attention":
+            continue
+        if has_wide_heads(load) and len(products.intersection(subgraph.ops)) == 2:
+            workloads[number] = dataclasses.replace(subgraph, root=subgraph.id), load
+        else:
+            inside.update(subgraph.ops)
     return [s for s, load in workloads if not (load.is_batched and inside.issuperset(s.ops))]
 
 

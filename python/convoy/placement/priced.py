@@ -30,7 +30,7 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     that cut its result apart, except of parts that are gathered, which their reader copies anyway.
     """
     found: list[Subgraph] = []
-    offloaded: set[str] = set()
+    offloaded = _with_alternatives(graph, offers)
     gathered = {op.name for op in graph.ops if op.gathered}
     for root, group in graph.by_root.items():
         longest = longest_of(group)
@@ -45,12 +45,20 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
                 found.append(_native(rest, us, [n for n in longest.outputs if n in rest]))
     for root, group in graph.by_root.items():
         longest = longest_of(group)
-        if root in offloaded and not longest.split:
+        if root in offloaded and not longest.is_alternative:
             kernel_us = native.native_us(longest, graph.device)
             if kernel_us is not None:
                 found.append(_native(longest.ops, kernel_us, longest.outputs))
     found += _single_ops(graph, offloaded)
     return dataclasses.replace(graph, subgraphs=graph.legal(found))
+
+
+def _with_alternatives(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> set[str]:
+    """Roots that a measured alternative to several of them computes."""
+    inside = {
+        op for s in graph.subgraphs if s.is_alternative and _measured(s, offers) for op in s.ops
+    }
+    return inside & graph.by_root.keys()
 
 
 def longest_of(group: Sequence[Subgraph]) -> Subgraph:
@@ -101,7 +109,8 @@ def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgr
     dtype_of: dict[str, str] = {}
     for group in graph.by_root.values():
         longest = longest_of(group)
-        dtype_of.update(dict.fromkeys(longest.ops, longest.require_workload().out_dtype))
+        if not longest.is_alternative:
+            dtype_of.update(dict.fromkeys(longest.ops, longest.require_workload().out_dtype))
     for op in graph.ops:
         if op.name in offloaded:
             continue

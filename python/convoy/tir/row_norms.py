@@ -53,7 +53,8 @@ class RowNorm:
     """A norm of each row of a ``(rows, columns)`` matrix, which may be cut out of a larger one.
 
     ``kind`` is "layer_norm" (vectors gamma and beta), "rms_norm" (gamma), "softmax" or
-    "log_softmax". Vectors are ``(columns,)`` in float32, in which everything is computed.
+    "log_softmax", of the data times ``factor``. Vectors are ``(columns,)`` in float32, in which
+    everything is computed.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class RowNorm:
     out_dtype: str
     epsilon: float = 0.0
     run: Run | None = None
+    factor: float = 1.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -215,7 +217,10 @@ class _Kernel:
                 T.buffer_store(self.loaded, self.data[row, first + column + i], [k, i])
         for k, _ in self._vectors():
             for i in range(norm.width):
-                T.buffer_store(self.kept, self.loaded[k, i].astype("float32"), [k, i])
+                value = self.loaded[k, i].astype("float32")
+                T.buffer_store(
+                    self.kept, value * norm.factor if norm.factor != 1 else value, [k, i]
+                )
         if norm.waits:
             for k, column in self._vectors():
                 self._load_factors(k, column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from .tuner import Tuner
 
 if TYPE_CHECKING:  # NumPy takes a while to load, and a run may find everything in records
     from ..cost.ranking import Sample
+    from ..records.record import Record
 
 SEARCHES = ("model", "random", "exhaustive", "order")
 
@@ -127,7 +129,8 @@ def make_search(
 def prior_samples(
     store: RecordStore, environment: Environment, excluded: Iterable[Workload] = ()
 ) -> list[Sample]:
-    """Return the records of this GPU, by workload, of workloads other than ``excluded``."""
+    """Return the records of workloads other than ``excluded``: of each, those of this GPU or, where
+    it has none, those of the GPU that has most."""
     from ..cost.ranking import Sample
 
     left_out = {workload.key for workload in excluded}
@@ -135,13 +138,11 @@ def prior_samples(
     for workload in store.workloads():
         if workload.key in left_out:
             continue
-        records = [
-            r
-            for r in store.of(workload)
-            if not environment.gpu or r.environment.gpu == environment.gpu
-        ]
-        if records:
-            samples.append(Sample(workload, tuple((r.candidate, r.measurement) for r in records)))
+        by_gpu: dict[str, list[Record]] = defaultdict(list)
+        for record in store.of(workload):
+            by_gpu[record.environment.gpu].append(record)
+        records = by_gpu.get(environment.gpu) or max(by_gpu.values(), key=len)
+        samples.append(Sample(workload, tuple((r.candidate, r.measurement) for r in records)))
     return samples
 
 
