@@ -72,7 +72,7 @@ def _tokens(text: str) -> str:
 
 def code_key(kernel: Kernel) -> str:
     """Hash of everything that the compiled bytes depend on but the compiler."""
-    parts = [kernel.source, _code_once(header(kernel)), exports().read_text()]
+    parts = [kernel.source, _code_once(header(kernel)), _text_once(exports())]
     parts += [*kernel.flags, *FLAGS]
     parts += [CUTLASS_VERSION] if kernel.uses_cutlass else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -81,6 +81,11 @@ def code_key(kernel: Kernel) -> str:
 @functools.cache
 def _code_once(header: Path) -> str:
     return code(header)
+
+
+@functools.cache
+def _text_once(path: Path) -> str:
+    return path.read_text()
 
 
 def header(kernel: Kernel) -> Path:
