@@ -25,7 +25,7 @@ def import_all() -> None:
         reader = threading.Thread(target=stack_trace, args=(None, 0, None, 1))
         reader.start()
         try:
-            import torch._dynamo  # noqa: F401
+            import torch.export._trace  # noqa: F401
         finally:
             reader.join()
         from . import module  # noqa: F401
