@@ -51,6 +51,19 @@ def _old_objects_kept() -> Iterator[None]:
         gc.unfreeze()
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Turn garbage collection off while modules are imported, which live as long as the process: it
+    would scan them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def workers() -> int:
     """Number of threads that :func:`in_threads` uses at most: one for each core, up to 8."""
     return min(8, len(os.sched_getaffinity(0)))

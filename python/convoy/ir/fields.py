@@ -8,6 +8,7 @@ and returns it, lists as tuples, or raises :class:`Mismatch` with the expected v
 from __future__ import annotations
 
 import json
+import os
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -234,8 +235,9 @@ def _is_shallow(value: object) -> bool:
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """Read a file of at most ``most`` bytes. Raises OSError if it cannot be read or is larger."""
     parts, left = [], most + 1
-    with path.open("rb") as file:  # in steps: read() would reserve all of ``most``
-        while left > 0 and (part := file.read(min(left, _STEP))):
+    with path.open("rb") as file:  # read(most) would reserve all of it, and pipes tell no size
+        step = max(_STEP, os.fstat(file.fileno()).st_size + 1)
+        while left > 0 and (part := file.read(min(left, step))):
             parts.append(part)
             left -= len(part)
     if left <= 0:

@@ -54,6 +54,9 @@ def compile(
     require_torch()
     from torch.export import ExportedProgram
 
+    from .imports import import_all
+
+    import_all()
     from .module import TorchModule
 
     if isinstance(module, ExportedProgram):

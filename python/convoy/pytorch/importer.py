@@ -14,7 +14,7 @@ from ..build_cache.source import Source
 from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
 from ..progress import Stages, step
 from ..threads import one_at_a_time
-from . import attention, decompositions, operators, training_graph
+from . import attention, decompositions, operators
 from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
@@ -99,6 +99,8 @@ def to_relax(
         with quiet():
             table = _decompositions(program)
             if training:
+                from . import training_graph  # registers operators, which takes a while
+
                 training_graph.mark(program)
                 table.update(training_graph.decompositions())
             step("decompose operators", 0, 2)

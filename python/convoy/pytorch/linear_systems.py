@@ -90,5 +90,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.linalg_solve_triangular.default: _triangular,
     _aten._linalg_det.default: _determinant,
     _aten.linalg_cholesky.default: lambda a, *, upper=False: _cholesky(a, upper),
-    _aten.cholesky.default: _cholesky,
 }
+if hasattr(_aten, "cholesky"):  # until PyTorch 2.13
+    DECOMPOSITIONS[_aten.cholesky.default] = _cholesky

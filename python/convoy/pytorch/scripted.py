@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._export.converter import TS2EPConverter
 
 from ..errors import UnsupportedOp
 from .refusal import untraceable
@@ -106,6 +105,8 @@ def _converted(
     def bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         rest = module.forward.schema.arguments[1 + len(args) :]
         return (*args, *(kwargs.get(one.name, one.default_value) for one in rest))
+
+    from torch._export.converter import TS2EPConverter
 
     try:
         given = bind(args, kwargs)

@@ -31,15 +31,18 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
     simulator = Simulator(ops, costs)
     best = simulator.run(current, events.fewest(wanted, current))[2]
     trials = EFFORT // max(1, len(ops)) if streams > 1 else 0
+    known: dict[tuple[int, ...], float] = {}  # many steps only rename streams
     for number in range(trials):
         if number % _STEP == 0:
             step("improve streams", number, trials)
         tried = _moved(current, rng, streams)
         if tried == current:
             continue
-        makespan = simulator.run(tried, events.fewest(wanted, tried), best)[2]
-        if makespan <= best:
-            best, current = makespan, tried
+        key = _by_first_use(tried)
+        if key not in known:
+            known[key] = simulator.run(tried, events.fewest(wanted, tried), best)[2]
+        if known[key] <= best:
+            best, current = known[key], tried
     moved = zip(ops, current, strict=True)
     return _renumbered([dataclasses.replace(op, stream=stream) for op, stream in moved])
 
@@ -53,6 +56,12 @@ def _moved(streams: Sequence[int], rng: random.Random, most: int) -> list[int]:
             result[i] = target
             left -= 1
     return result
+
+
+def _by_first_use(streams: Sequence[int]) -> tuple[int, ...]:
+    """The same streams by other numbers: all but the caller's, 0, are alike."""
+    numbers = {0: 0}
+    return tuple([numbers.setdefault(stream, len(numbers)) for stream in streams])
 
 
 def _renumbered(ops: Sequence[Op]) -> list[Op]:

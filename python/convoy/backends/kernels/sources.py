@@ -46,15 +46,28 @@ def code(header: Path) -> str:
 def _expand(header: Path, seen: dict[Path, None]) -> list[str]:
     """The text of a header with its own includes expanded where they first appear."""
     seen[header] = None
-    texts, lines = [], []
+    texts: list[str] = []
+    for part in _parts(header, header.stat().st_mtime_ns):
+        if isinstance(part, str):
+            texts.append(part)
+        elif part not in seen:
+            texts += _expand(part, seen)
+    return texts
+
+
+@functools.lru_cache(maxsize=256)
+def _parts(header: Path, written: int) -> list[str | Path]:
+    """The text of a header that was ``written`` at a time, and its own includes, in order."""
+    parts: list[str | Path] = []
+    lines: list[str] = []
     for line in header.read_text().splitlines():
         included = _own_include(header, line)
         if included is None:
             lines.append(line)
-        elif included not in seen:
-            texts += ["\n".join(lines), *_expand(included, seen)]
+        else:
+            parts += ["\n".join(lines), included]
             lines = []
-    return [*texts, "\n".join(lines)]
+    return [*parts, "\n".join(lines)]
 
 
 def _own_include(header: Path, line: str) -> Path | None:
@@ -72,7 +85,7 @@ def _tokens(text: str) -> str:
 
 def code_key(kernel: Kernel) -> str:
     """Hash of everything that the compiled bytes depend on but the compiler."""
-    parts = [kernel.source, _code_once(header(kernel)), exports().read_text()]
+    parts = [kernel.source, _code_once(header(kernel)), _text_once(exports())]
     parts += [*kernel.flags, *FLAGS]
     parts += [CUTLASS_VERSION] if kernel.uses_cutlass else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -81,6 +94,11 @@ def code_key(kernel: Kernel) -> str:
 @functools.cache
 def _code_once(header: Path) -> str:
     return code(header)
+
+
+@functools.cache
+def _text_once(path: Path) -> str:
+    return path.read_text()
 
 
 def header(kernel: Kernel) -> Path:
