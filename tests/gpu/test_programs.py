@@ -1,4 +1,5 @@
-"""The programs of this folder, as far as they go without a GPU, lest they rot between its uses."""
+"""The programs of this folder, as far as they go without a GPU, lest they rot between its uses, and
+which kernels its tests compile."""
 
 from __future__ import annotations
 
@@ -9,10 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from convoy.backends.kernels import shipped
+from convoy.backends.kernels.cutlass import space
+from convoy.backends.kernels.cutlass.config import KernelConfig
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.device import Device
 
+from ..helpers.few_kernels import few, kind
 from ..helpers.random_graphs import random_module
-from . import random_builds, sanitize, soak
+from . import random_builds, sanitize, soak, test_backward_gpu, test_cutlass_gpu
 
 
 def test_random_builds_for_a_gpu_are_linked() -> None:
@@ -100,3 +106,41 @@ def test_torchvision_models_make_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cells = torchvision_models.row("tiny", "cpu", torch.float32, None)
     assert cells[:3] == ("tiny", "1/1", "0") and float(cells[3]) < 1e-5 and cells[-1] == ""
+
+
+def test_few_kernels_are_compiled_and_every_family_and_activation_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run():
+        cases = [{"case": case} for case in test_cutlass_gpu.CASES]
+        gradients = [{"workload": case.values[0]} for case in test_backward_gpu.cases()]
+        found = test_backward_gpu.kernels(gradients, Device())
+        backward = {kernel for kernel in found if isinstance(kernel, KernelConfig)}
+        return test_cutlass_gpu.kernels(cases, Device()), backward
+
+    forward, backward = run()
+    compiled = [kernel for kernel in forward | backward if not shipped.has(kernel)]
+    dear = [kernel for kernel in compiled if kernel.family.startswith("sm90")]
+    assert len(dear) < 60  # of 40 CPU seconds each
+    assert len(compiled) < 150
+    monkeypatch.setenv("CONVOY_GPU_KERNELS", "all")
+    for some, every in zip((forward, backward), run(), strict=True):
+        assert some < every
+        for field in ("scheduler", "iterator", "dtype", "out_dtype", "align", "affine_relu"):
+            assert {kind(k, field) for k in some} == {kind(k, field) for k in every}, field
+    variants = {(k.family[:4], k.activation, k.residual_last) for k in forward}
+    for name in ACTIVATIONS[2:]:
+        for arch in ("sm80", "sm90"):
+            assert {(arch, name, False), (arch, name, True)} <= variants
+
+
+def test_few_kernels_ship_first() -> None:
+    every = list(space.kernels(test_cutlass_gpu.conv(), 90))
+    ready = [kernel for kernel in every if shipped.has(kernel)]
+    assert 4 < len(ready) < len(every)
+    for most in (1, 4, len(ready), len(every)):
+        chosen = few(every, most)
+        assert {kind(k) for k in chosen} == {kind(k) for k in every}
+        assert len(chosen) == max(most, len({kind(k) for k in every}))
+        assert sum(map(shipped.has, chosen)) >= min(most, len(ready)) - 1
+    assert set(ready) <= set(few(every, None))
