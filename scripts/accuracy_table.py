@@ -53,7 +53,7 @@ def summary(lines: Iterable[Line]) -> list[Line]:
     rows = []
     for (op, precision, backend), group in sorted(groups.items()):
         right = [line["error"] for line in group if is_right(line)]
-        about = {"op": op, "precision": precision, "backend": backend}
+        about: Line = {"op": op, "precision": precision, "backend": backend}
         about |= {"problems": len({line["workload"] for line in group}), "candidates": len(group)}
         about |= {"wrong": len(group) - len(right), "worst": max(right, default=None)}
         rows.append({**about, "limit": max(line["limit"] for line in group)})

@@ -22,6 +22,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from convoy import Device, paths
@@ -65,7 +66,9 @@ def main() -> None:
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     networks, samples = read(paths.records_dir())
-    rows, ratios, sums = [], defaultdict(list), defaultdict(list)
+    rows: list[dict[str, Any]] = []
+    ratios: dict[Any, list[float]] = defaultdict(list)
+    sums: dict[Any, list[float]] = defaultdict(list)
     for name, times in networks.items():
         if options.networks and name not in options.networks:
             continue

@@ -141,6 +141,7 @@ def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Ro
     ready = time.perf_counter()
     session = built.session()
     (y,) = session(x.numpy())
+    assert built.schedule and built.plan, "of a GPU"
     row = {
         "seconds": round(ready - began, 2),
         "first_call_s": round(time.perf_counter() - ready, 2),

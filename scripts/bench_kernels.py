@@ -15,6 +15,7 @@ synchronized one by one, launched asynchronously, and in a graph.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from harness import launch_cost
 from harness.layer_lists import DIRECTIONS, Layer, layers, read
-from harness.rows import Bench, Row
+from harness.rows import Bench, Row, one
 
 COLUMNS = ("kernel", "us", "+-", "TFLOP/s", "GB/s", "of PyTorch", "error")
 
@@ -63,8 +64,8 @@ def times(options: argparse.Namespace) -> int:
     from convoy.tune.process import MeasuringProcess
     from harness.torch_layers import Torch
 
-    chosen = layers(read(options.list), options.batches, options.ops, options.dtype)
-    chosen = [layer for layer in chosen if options.layer in layer.label]
+    listed = layers(read(options.list), options.batches, options.ops, options.dtype)
+    chosen = [layer for layer in listed if options.layer in layer.label]
     process = MeasuringProcess(Spec(options={"backends": [options.backend], "cold": False}))
     peer = None if options.no_torch else Torch()
     bench = Bench(f"kernels of {options.backend}", options.out)
@@ -75,11 +76,13 @@ def times(options: argparse.Namespace) -> int:
             fixed = {"op": w.op, "n": w.n, "layer": layer.label}
             start = len(bench.rows)
             if peer is not None:
-                bench.run_many({**fixed, "kernel": "PyTorch"}, lambda w=w: [from_peer(peer, w)])
+                bench.run_many(
+                    {**fixed, "kernel": "PyTorch"}, functools.partial(one, from_peer, peer, w)
+                )
             for candidate in found:
                 bench.run_many(
                     {**fixed, "kernel": candidate.kernel},
-                    lambda w=w, c=candidate: [measured(process, w, c)],
+                    functools.partial(one, measured, process, w, candidate),
                 )
             tables.show(
                 COLUMNS, table(layer, bench.rows[start:]), " ".join(map(str, fixed.values()))

@@ -115,7 +115,7 @@ def bench(options: argparse.Namespace) -> int:
             peer.close()
     measured = {r.layer.workload: r.measured for r in everything}
     print(f"{sum(measured.values())} candidates in {time.monotonic() - started:.0f} s")
-    return 1 if any(report.CONVOY not in r.best for r in everything) else 0
+    return 1 if any(CONVOY not in r.best for r in everything) else 0
 
 
 def _stop(number: int, _frame: Any) -> None:

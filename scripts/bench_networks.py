@@ -157,8 +157,8 @@ def run_batch(args: argparse.Namespace, bench: Bench, work: Path, batch: int) ->
             workers[tuple(fixed.items())] = peers.worker(peer, name, batch)
     took = prepare(list(workers.values()), args.jobs, args.timeout)
     print(f"N={batch}: ready after {took:.0f} s", file=sys.stderr, flush=True)
-    for fixed, process in workers.items():
-        bench.run_many(dict(fixed), process.go)
+    for case, process in workers.items():
+        bench.run_many(dict(case), process.go)
 
 
 def named(args: argparse.Namespace, known: Sequence[str]) -> list[str]:

@@ -32,14 +32,15 @@ from typing import Any
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))  # synthetic
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from synthetic import BACKENDS, FAMILIES, network
+from tests.helpers.synthetic import BACKENDS, FAMILIES, network
 
 from convoy import paths
 from convoy.backends.kernels.cache import KernelCache
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
+from convoy.ir.defaults import LIBRARIES
 from convoy.ir.workload import Workload
 from convoy.records import record_file
 from convoy.records.store import RecordStore
@@ -80,7 +81,7 @@ def _tune(
     options: argparse.Namespace, workloads: Sequence[Workload], records: Path, gpus: int | None
 ) -> dict[str, Any]:
     """Run the tuner once; returns its seconds, counts and the sum of the best times."""
-    from convoy.tune.autotune import BACKENDS, autotune
+    from convoy.tune.autotune import autotune
     from convoy.tune.budget import Budget
     from convoy.tune.measurer import Spec
     from convoy.tune.progress import ShowProgress
@@ -97,7 +98,7 @@ def _tune(
             compile=not options.no_compile,
             neighbours=not options.no_neighbours,
             gpus=gpus,
-            spec=Spec(options={"backends": BACKENDS, "cold": not options.no_cold}),
+            spec=Spec(options={"backends": LIBRARIES, "cold": not options.no_cold}),
             observer=observer,
         )
     return {
@@ -160,7 +161,11 @@ def spread(options: argparse.Namespace) -> dict[str, Any]:
         process.close()
     rows = []
     for (workload, candidate), values in times.items():
-        row = {"workload": workload.key, "kernel": candidate.kernel, "runs": len(values)}
+        row: dict[str, Any] = {
+            "workload": workload.key,
+            "kernel": candidate.kernel,
+            "runs": len(values),
+        }
         row |= {"median_us": statistics.median(values), "mad": _mad(values)}
         rows.append(row | {"cold_mad": _mad(cold[workload, candidate])})
     mads = sorted(row["mad"] for row in rows)

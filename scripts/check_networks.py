@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import functools
 import multiprocessing
 import os
 import sys
@@ -170,11 +171,11 @@ def compiled(module: Any, form: Form, target: str) -> tuple[Any, Row]:
     if target == "emulated":
         from tests.emulation.network import Emulation
 
-        # Between them the forms cover both orders in which threads take turns.
-        built = Emulation(placed, form.streams, backwards=form.batch == 1)
-        return built, row | {
-            "streams": built.schedule.streams, "rescheduled": list(map(str, built.rescheduled)),
-        }  # fmt: skip
+        emulation = Emulation(placed, form.streams)
+        return functools.partial(emulation, seed=form.batch), row | {
+            "streams": emulation.schedule.streams,
+            "rescheduled": list(map(str, emulation.rescheduled)),
+        }
     built = compile_placement(
         placed, "cuda", form.precision, backends=form.backends, cuda_graph=form.cuda_graph,
         streams=form.streams,

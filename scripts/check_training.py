@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -137,12 +138,12 @@ def check(args: argparse.Namespace, name: str, precision: str) -> Row:
         if not mine[worst] <= allowed or not mine[""] <= together:
             failed.append(f"{what} of {worst or 'all'}: {mine[worst]:.2g}, allowed {allowed:.2g}")
     row |= {"losses": ours.losses, "exact": exact.losses, "of_peer": theirs.losses}
-    for i, (mine, peer, want) in enumerate(
+    for i, (loss, peer, want) in enumerate(
         zip(ours.losses, theirs.losses, exact.losses, strict=True)
     ):
         allowed = max(FLOORS[precision], FACTOR * abs(peer - want) / want)
-        if not abs(mine - want) / want <= allowed:
-            failed.append(f"loss of step {i}: {mine:.5f} for {want:.5f}, allowed {allowed:.2g}")
+        if not abs(loss - want) / want <= allowed:
+            failed.append(f"loss of step {i}: {loss:.5f} for {want:.5f}, allowed {allowed:.2g}")
     if plan is not None:
         row["chosen"] = plan.backends()
     row["wrong"] = failed
@@ -185,7 +186,7 @@ def main() -> int:
     cases: list[tuple[Row, Callable[[], Row]]] = [
         (
             {"network": name, "batch": args.batch, "precision": precision},
-            lambda name=name, precision=precision: check(args, name, precision),
+            functools.partial(check, args, name, precision),
         )
         for name in args.networks
         for precision in args.precisions

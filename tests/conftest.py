@@ -54,9 +54,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tests leave the user's files alone; CONVOY_TEST_CACHE_DIR keeps a cache between runs."""
+    """Tests leave the user's files alone; CONVOY_TEST_CACHE_DIR keeps a cache between runs. The
+    processes of one run share compiled kernels, so that each is compiled once."""
     kept = os.environ.get("CONVOY_TEST_CACHE_DIR")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
+    if not kept and "PYTEST_XDIST_WORKER" in os.environ:
+        shared = tmp_path_factory.getbasetemp().parent / "convoy_kernels"
+        shared.mkdir(exist_ok=True)
+        (folder / "kernels").symlink_to(shared)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
         patch.setenv("CONVOY_MODULE_CACHE_BYTES", "0")  # no test gets the module of another one

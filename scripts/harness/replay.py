@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections import defaultdict
@@ -65,11 +66,16 @@ def quality(
             for w, measured in known.items()
             if _convolution(w) not in own
         ]
-        case = {"network": network, "batch": batch, "workloads": len(held_out)}
+        case: dict[str, Any] = {"network": network, "batch": batch, "workloads": len(held_out)}
         for name, reached in _replays(held_out, known, prior).items():
             for share, values in reached.items():
                 geomean = math.exp(float(np.mean(np.log(values))))
-                row = {"search": name, "measured": share, "geomean": geomean, "worst": min(values)}
+                row: dict[str, Any] = {
+                    "search": name,
+                    "measured": share,
+                    "geomean": geomean,
+                    "worst": min(values),
+                }
                 rows.append(case | row)
     for name, share in itertools.product({row["search"] for row in rows}, SHARES):
         same = [r for r in rows if (r["search"], r["measured"]) == (name, share)]
@@ -107,7 +113,7 @@ def _replays(
 
     searches: dict[str, list[Callable[[], Search]]] = {
         "model": [lambda: ModelGuided(Device(), prior)],
-        "random": [lambda seed=seed: Random(seed) for seed in SEEDS],
+        "random": [functools.partial(Random, seed) for seed in SEEDS],
         "cudnn order": [InOrder],
     }
     reached: dict[str, dict[float, list[float]]] = {}

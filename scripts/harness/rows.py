@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -13,6 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 Row = dict[str, Any]
+
+
+def one(measure: Callable[..., Row], *args: Any) -> list[Row]:
+    """The row of a function, as ``Bench.run_many`` takes rows."""
+    return [measure(*args)]
 
 
 class Bench:
@@ -35,7 +41,7 @@ class Bench:
             task = bar.add_task(self.title, total=len(cases))
             for fixed, measure in cases:
                 bar.update(task, description=", ".join(map(str, fixed.values())))
-                self.run_many(fixed, lambda measure=measure: [measure()])
+                self.run_many(fixed, functools.partial(one, measure))
                 bar.advance(task)
 
     def run_many(self, fixed: Row, measure: Callable[[], list[Row]]) -> None:

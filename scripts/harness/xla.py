@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from .timing import Run, Timing, measure
 
@@ -25,7 +26,7 @@ def resnet50(batch: int) -> Timing:
         weights.append((jnp.asarray(filt, jnp.float16), jnp.asarray(bias, jnp.float16)))
         return len(weights) - 1
 
-    def conv(params, i, x, stride=1):  # type: ignore[no-untyped-def]
+    def conv(params: Any, i: int, x: Any, stride: int = 1) -> Any:
         filt, bias = params[i]
         pad = filt.shape[0] // 2
         y = jax.lax.conv_general_dilated(
@@ -44,7 +45,7 @@ def resnet50(batch: int) -> Timing:
             channels = 4 * width
     head = make(1, channels, 1000)
 
-    def forward(params, x):  # type: ignore[no-untyped-def]
+    def forward(params: Any, x: Any) -> Any:
         x = jax.nn.relu(conv(params, stem, x, 2))
         x = jax.lax.reduce_window(
             x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))

@@ -18,6 +18,7 @@ import torch
 from torchvision import models
 
 import convoy
+from convoy.pytorch.runner import GraphRunner
 
 ROUNDS, CALLS = 15, 100
 
@@ -45,6 +46,7 @@ def measure(name: str) -> None:
     x = torch.randn(1, 3, 224, 224, dtype=torch.float16, device="cuda")
     compiled = convoy.compile(net, (x,), measure=False)
     runner = compiled._run
+    assert isinstance(runner, GraphRunner), runner
     calls: dict[str, Callable[[], object]] = {
         "convoy.compile": lambda: compiled(x),
         "inputs in place": lambda: compiled(*runner.inputs),

@@ -1,6 +1,6 @@
 """Random networks on several streams against one stream and numpy: a worker process.
 
-    python random_networks.py FIRST LAST     (with python/ and tests/streams on PYTHONPATH)
+    python random_networks.py FIRST LAST     (with python/ and the checkout on PYTHONPATH)
 
 runs the networks of the seeds FIRST to LAST - 1 and prints a JSON line for each that is done, and
 one for each that went wrong. Convolutions are cuDNN's, on Hopper the larger one the own kernel that
@@ -24,7 +24,14 @@ import tvm_ffi
 from tvm import relax
 
 # isort: on
-from networks import SHAPE, by_numpy, kernels, random_network, schedule_all, to_calls
+from tests.streams.networks import (
+    SHAPE,
+    by_numpy,
+    kernels,
+    random_network,
+    schedule_all,
+    to_calls,
+)  # fmt: skip
 
 from convoy.backends.cudnn import CudnnBackend
 from convoy.backends.kernels.sm90.family import sm90_backend

@@ -74,7 +74,7 @@ def chosen(device: Device, most: int) -> Iterator[tuple[Any, Workload, Candidate
     """Kernels of each family and direction; others only of a family without compiled ones."""
     backends = {name: registry.get(name) for name in BACKENDS}
     seen: collections.Counter[str] = collections.Counter()
-    used = set()
+    used: set[tuple[str, str]] = set()
     for compiled in (True, False):
         had = set(seen)
         for workload in workloads():
@@ -92,7 +92,7 @@ def chosen(device: Device, most: int) -> Iterator[tuple[Any, Workload, Candidate
 
 
 def kind_of(workload: Workload, candidate: Candidate) -> str:
-    options = candidate.options()
+    options: Any = candidate.options()
     split = " split-K" if options.get("split_k", 1) > 1 else ""
     return f"{options['kernel'].get('family', '?')} {workload.op}{split}"
 

@@ -27,6 +27,15 @@ WORKLOADS = [
 ]
 
 
+def kernels(parameters, device):
+    """What the tests of these parameters run."""
+    backend = attention_backend()
+    found = [
+        backend.propose(x["workload"], device) for x in parameters if x.get("workload") in WORKLOADS
+    ]
+    return {backend.launch_of(c).kernel for f in found if not isinstance(f, Decline) for c in f}
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.key)
 def test_candidates_against_float64(workload):
     backend, device = attention_backend(), present_device()

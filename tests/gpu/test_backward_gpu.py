@@ -1,4 +1,5 @@
-"""Every dgrad and wgrad candidate of every backend against float64, all elements, on the GPU.
+"""Candidates of every backend for dgrad and wgrad against float64, all elements, on the GPU: of
+each family those that ship compiled, or one.
 
 ResNet-50's convolutions at N = 8, and small problems of odd sizes: uneven padding, dilation,
 strides 2 and 3, groups, N = 1 and 3. Inputs are fresh random numbers, outputs are NaN before the
@@ -7,6 +8,7 @@ run, guards before and behind them must stay.
     CONVOY_GPU_CASES=small,wgrad_layer       only cases whose name contains one of these
     CONVOY_GPU_PRECISIONS=bfloat16,float32   of ResNet-50's convolutions (default: float16); tf32
     CONVOY_GPU_BACKENDS=cutlass,hopper       only these (default: cudnn, cutlass, hopper)
+    CONVOY_GPU_KERNELS=all                   every candidate: nvcc compiles 73 kernels
     CONVOY_GPU_READY=1                       leave out kernels that are not compiled yet
     CONVOY_GPU_REPORT=file.jsonl             append one line for each candidate: its relative error
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,18 @@ import pytest
 
 from convoy import paths
 from convoy.backends import registry
+from convoy.backends.base import Backend
+from convoy.backends.kernels.backend import KernelBackend
+from convoy.backends.kernels.kernel import Kernel
 from convoy.backends.load import load_candidate
 from convoy.errors import ConvoyError
-from convoy.ir.candidate import Decline
+from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 from convoy.runtime import current_device
 from convoy.runtime.library import function
+
+from ..helpers.few_kernels import few
 
 pytestmark = pytest.mark.gpu
 
@@ -182,6 +190,27 @@ def report(w: Workload, candidate: str, error: float, limit: float) -> None:
             file.write(json.dumps(line) + "\n")
 
 
+def proposed(backend: Backend, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
+    """Candidates, those of a family of compiled kernels as ``few`` chooses."""
+    found = backend.propose(workload, device)
+    if isinstance(found, Decline) or not isinstance(backend, KernelBackend):
+        return found
+    chosen = few((backend.launch_of(c).kernel for c in found), None, "scheduler", "iterator")
+    return [candidate for candidate in found if backend.launch_of(candidate).kernel in chosen]
+
+
+def kernels(parameters: Sequence[Mapping[str, Any]], device: Device) -> set[Kernel]:
+    """What the tests of these parameters run."""
+    found = set()
+    for backend in map(registry.get, backends()):
+        if isinstance(backend, KernelBackend):
+            for given in parameters:
+                candidates = proposed(backend, given["workload"], device)
+                if not isinstance(candidates, Decline):
+                    found |= {backend.launch_of(candidate).kernel for candidate in candidates}
+    return found
+
+
 @pytest.mark.parametrize("workload", cases())
 def test_candidates_against_float64(workload: Workload) -> None:
     torch = pytest.importorskip("torch")
@@ -195,7 +224,7 @@ def test_candidates_against_float64(workload: Workload) -> None:
     wrong, right = [], 0
     for name in backends():
         backend = registry.get(name)
-        found = backend.propose(workload, device)
+        found = proposed(backend, workload, device)
         if isinstance(found, Decline):
             assert found.reason
             continue

@@ -33,11 +33,16 @@ def workloads():
     return [w for w in found if BACKEND.accepts(w, Device()) is None]
 
 
+def kernels(parameters=(), device=None):
+    """What the tests run, whichever of them are selected."""
+    candidates = [c for w in workloads() for c in BACKEND.propose(w, Device())]
+    return {BACKEND.launch_of(c).kernel for c in candidates}
+
+
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    candidates = [c for w in workloads() for c in BACKEND.propose(w, Device())]
     try:
-        compiled = compile_many({BACKEND.launch_of(c).kernel for c in candidates})
+        compiled = compile_many(kernels())
     except LibraryMissing as missing:
         pytest.skip(f"no CUDA compiler: {missing.got}")
     found = {}

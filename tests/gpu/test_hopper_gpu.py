@@ -14,6 +14,7 @@ import pytest
 
 from convoy.backends.kernels.cache import Entry, KernelCache
 from convoy.backends.kernels.compile import compile_many
+from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.errors import LibraryMissing
 
 pytestmark = pytest.mark.gpu
@@ -42,15 +43,16 @@ def results() -> dict[str, list[tuple[object, object]]]:
         return found
 
 
-def kernel_names() -> list[str]:
+def kernels(parameters: object = (), device: object = None) -> list[Sm90Kernel]:
+    """What the tests run, whichever of them are selected."""
     sys.path.insert(0, str(LAB))
     try:
-        return [kernel.name for kernel in importlib.import_module("cases").kernels()]
+        return importlib.import_module("cases").kernels()
     finally:
         sys.path.remove(str(LAB))
 
 
-@pytest.mark.parametrize("name", kernel_names())
+@pytest.mark.parametrize("name", [kernel.name for kernel in kernels()])
 def test_kernel_against_float64(results, name):
     runs = results[name]
     assert len(runs) >= 4

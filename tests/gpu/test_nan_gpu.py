@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
 
-class Net(torch.nn.Module):
+class Net(torch.nn.Module):  # type: ignore[name-defined]
     def forward(self, x):
         pooled = torch.nn.functional.max_pool2d(x, 3, 2, 1)
         return (

@@ -14,6 +14,7 @@ from tvm.s_tir.dlight.base import ScheduleRule
 import convoy
 from convoy.lower import compile as compiling
 from convoy.tir import rules
+from convoy.tir.fallback import ThreadPerElement, one_thread
 
 from ..graph.operators import Operator, all_operators, check_equal
 from ..graph.random_functions import differences, draw, run
@@ -64,8 +65,8 @@ def test_random_function(seed: int) -> None:
     named = drawn.func.with_attr("global_symbol", "main")
     with target:
         scheduled = [rules.schedule_kernels(target)(tvm.IRModule({"main": named}))["main"]]
-        scheduled.append(rules.ThreadPerElement().apply(named, target, False).mod["main"])
-        scheduled.append(rules.one_thread(named))
+        scheduled.append(ThreadPerElement().apply(named, target, False).mod["main"])
+        scheduled.append(one_thread(named))
     for func in scheduled:
         mod = tvm.IRModule({"main": func})
         library, _ = compiling.compiled(

@@ -7,18 +7,12 @@ import ctypes
 import dataclasses
 import gc
 import json
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
-
-from support import FakeStreams as Streams
 
 from convoy import errors
 from convoy.backends.cudnn import CudnnBackend
@@ -34,6 +28,7 @@ from convoy.runtime import create_module, current_device
 from convoy.runtime.library import call_json, function, locations
 
 from ..helpers.errors import l2_error
+from ..runtime.support import FakeStreams as Streams
 
 pytestmark = pytest.mark.gpu
 

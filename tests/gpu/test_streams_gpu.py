@@ -22,7 +22,6 @@ from ..helpers.errors import l2_error
 pytestmark = pytest.mark.gpu
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEDULE = str(ROOT / "tests/streams")
 NETWORKS = int(os.environ.get("CONVOY_RANDOM_NETWORKS", "500"))
 TEXT = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 16, 18, 18), float32], %w0: Tensor[(16, 16, 3, 3), float32],
@@ -46,7 +45,7 @@ def test_random_networks() -> None:
     def work(index: int) -> list[dict]:
         command = [sys.executable, str(Path(__file__).parent / "random_networks.py")]
         command += [str(bounds[index]), str(bounds[index + 1])]
-        search = [str(ROOT / "python"), SCHEDULE, os.environ.get("PYTHONPATH", "")]
+        search = [str(ROOT / "python"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(search)}
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
         assert done.returncode == 0, done.stderr[-4000:]

@@ -288,22 +288,3 @@ def random_module(seeds: list[int]) -> tuple[tvm.IRModule, list[int]]:
             output = builder.emit_output(relax.Tuple(results))
         builder.emit_func_output(output)
     return builder.get(), owners
-
-
-def compile_with_tvm(mod: tvm.IRModule) -> Callable[..., list[np.ndarray]]:
-    """The module compiled for the CPU by TVM alone, each operator by itself, as a function."""
-    x = relax.transform
-    passes = [
-        x.LegalizeOps(), x.RewriteDataflowReshape(), x.ToNonDataflow(), x.RemovePurityChecking(),
-        x.CallTIRRewrite(), x.StaticPlanBlockMemory(), x.LowerAllocTensor(), x.KillAfterLastUse(),
-        x.LowerRuntimeBuiltin(), x.VMShapeLower(), x.AttachGlobalSymbol(),
-    ]  # fmt: skip
-    target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    executable = tvm.compile(tvm.transform.Sequential(passes)(mod), target, relax_pipeline=None)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-
-    def run(*inputs: np.ndarray) -> list[np.ndarray]:
-        results = machine["main"](*(tvm.runtime.tensor(x) for x in inputs))
-        return [result.numpy() for result in results]
-
-    return run

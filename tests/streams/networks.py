@@ -126,7 +126,7 @@ def by_numpy(
     values: dict[tuple[int, int], np.ndarray] = {(-1 - i, 0): x for i, x in enumerate(inputs)}
 
     def slow(x: np.ndarray) -> np.ndarray:
-        return sum(np.tanh(x + step / SLOW_STEPS) for step in range(SLOW_STEPS)) / SLOW_STEPS
+        return sum((np.tanh(x + i / SLOW_STEPS) for i in range(SLOW_STEPS)), 0 * x) / SLOW_STEPS
 
     functions: dict[str, Callable[..., Sequence[np.ndarray]]] = {
         "light": lambda x: [np.tanh(x)],

@@ -10,7 +10,6 @@ import tvm
 import convoy
 from convoy import graph_executor, relay
 from convoy.pipeline import find_backends, place
-from convoy.relay.build import precision_of
 from convoy.relay.convert import to_relax
 from convoy.relay.op.contrib.cudnn import partition_for_cudnn
 from convoy.relay.op.contrib.cutlass import partition_for_cutlass
@@ -108,25 +107,3 @@ def reasons(module: Any, precision: str, backend: str) -> str:
         answer = asked.propose(native.workload, placed.plan.device)
         found.append(getattr(answer, "reason", "every candidate failed"))
     return "; ".join(dict.fromkeys(found))
-
-
-def compile_kernels(cases: list[Case]) -> int:
-    """Compile what the cases will ask of CUTLASS, in parallel and into the cache; how many."""
-    (cutlass,) = find_backends(["cutlass"])
-    jobs: dict[str, Any] = {}
-    for case in cases:
-        if case.backend != "cutlass" or case.machine or case.declined:
-            continue
-        module = case.module()
-        precision = case.precision or "float16"
-        if isinstance(module, relay.IRModule):
-            relay.transform.InferType()(module)
-            precision = case.precision or precision_of(module)
-            module = to_relax(module)
-        placed = place(module, precision=precision, backends=("cutlass", "tvm"), **_FIRST)
-        for choice in placed.plan.choices:
-            job = (choice.workload, choice.chosen.candidate)
-            jobs[job[1].config + job[0].key] = (job, placed.plan.device)
-    if jobs:
-        cutlass.prepare([job for job, _ in jobs.values()], next(iter(jobs.values()))[1])
-    return len(jobs)
