@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from convoy.ir.device import Device  # noqa: E402
+from convoy.normalize import few_outputs  # noqa: E402
 from convoy.pipeline.network import place  # noqa: E402
 from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
@@ -52,6 +53,25 @@ def branches() -> tuple[nn.Module, torch.Tensor]:
             return self.head(y.mean((2, 3))).log_softmax(-1), y.amax(1)
 
     return Branches(), torch.randn(2, 3, 24, 20)
+
+
+@network
+def image_to_image() -> tuple[nn.Module, torch.Tensor]:
+    """Wide filters of few channels in front and behind, plain and transposed."""
+
+    class Images(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.Sequential(nn.Conv2d(3, 16, 9, padding=4), nn.PReLU())
+            self.body = nn.Conv2d(16, 16, 3, 2, 1)
+            self.up = nn.ConvTranspose2d(16, 2, 4, 2, 1)
+            self.out = nn.Conv2d(16, 3, 5, padding=2)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = self.down(x)
+            return torch.tanh(self.out(y)) + x, self.up(F.relu(self.body(y)))
+
+    return Images(), torch.randn(2, 3, 24, 20)
 
 
 @network
@@ -224,7 +244,8 @@ def one_pixel() -> tuple[nn.Module, torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_network(name: str, dtype: str) -> None:
+def test_network(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_outputs, "_LEAST_GAIN", 0.0)  # also of small images
     torch.manual_seed(0)
     module, x = NETWORKS[name]()
     module.eval().to(getattr(torch, dtype))
