@@ -67,6 +67,59 @@ def test_all_convolutions_are_wide(body: Callable[[Net], relax.Expr], moves: int
     assert count_ops(normal).get("relax.nn.pad", 0) == moves  # of what no convolution made
 
 
+def shuffled(net: Net, channels: int) -> relax.Expr:
+    """Two halves side by side, their channels in turns: one half is convolved, the other kept."""
+    y = net.relu(net.conv(net.x, 2 * channels, r=1, bias=True))
+    for _ in range(2):
+        halves = net.emit(op.split(y, 2, 1))
+        kept, other = (net.emit(relax.TupleGetItem(halves, i)) for i in range(2))
+        other = net.conv(net.relu(net.conv(other, channels, r=1)), channels, groups=channels)
+        other = net.relu(net.conv(other, channels, r=1, bias=True))
+        y = net.concat(kept, other)
+        n, c, h, w = shape_of(y)
+        y = net.emit(op.reshape(y, (n, 2, c // 2, h, w)))
+        y = net.emit(op.reshape(net.emit(op.permute_dims(y, [0, 2, 1, 3, 4])), (n, c, h, w)))
+    return net.add(
+        net.conv(y, 16, r=1), net.conv(net.conv(y, 2 * channels, groups=2 * channels), 16)
+    )
+
+
+@pytest.mark.parametrize("channels", [29, 12, 16])
+def test_halves_that_are_shuffled_are_read_where_they_lie(channels: int) -> None:
+    """Convolutions of a half read both, and what is padded is padded once where it is made."""
+    net = Net((2, 16, 9, 8))
+    normal = check_same(net.finish(shuffled(net, channels)), "float16", TOLERANCE)
+    for conv in convs(normal):
+        assert not shape_of(conv)[-1] % 8 and not shape_of(conv.args[0])[-1] % 8
+    of_halves = [shape_of(conv)[-1] for conv in convs(normal) if _reads_a_slice(normal, conv)]
+    assert not of_halves
+    assert count_ops(normal).get("relax.nn.pad", 0) == 2 * (2 * channels % 8 > 0)
+
+
+def _reads_a_slice(module: tvm.IRModule, conv: relax.Call) -> bool:
+    made = {binding.var: binding.value for binding in bindings_of(module["main"])}
+    source = made.get(conv.args[0])
+    return isinstance(source, relax.TupleGetItem) or op_name(source) == "relax.strided_slice"
+
+
+def test_a_half_with_other_readers_is_cut_out() -> None:
+    """It is copied anyway; so is a quarter, which would be read four times."""
+    net = Net((2, 16, 9, 8))
+    y = net.relu(net.conv(net.x, 64))
+    half, quarter = (net.emit(op.strided_slice(y, [1], [a], [b])) for a, b in ((0, 32), (32, 48)))
+    one, other = net.conv(half, 32, r=1), net.conv(quarter, 32, r=1)
+    normal = check_same(net.finish(net.add(net.add(one, half), other)), "float16", TOLERANCE)
+    assert sorted(shape_of(conv.args[0])[-1] for conv in convs(normal)) == [16, 16, 32]
+
+
+def test_channels_of_an_input_are_cut_out() -> None:
+    """What lies behind them may be NaN."""
+    net = Net((2, 48, 9, 8))
+    taken = net.emit(op.strided_slice(net.x, [1], [0], [32]))
+    normal = check_same(net.finish(net.conv(taken, 32, r=1)), "float16", TOLERANCE)
+    assert [shape_of(conv.args[0])[-1] for conv in convs(normal)] == [32]
+
+
 @pytest.mark.parametrize("channels", [1, 12])
 def test_transposed_convolutions_are_wide(channels: int) -> None:
     """The last layer of a generator or decoder gives few channels of many."""

@@ -169,6 +169,18 @@ def test_bools_are_moved_one_by_one(build, dtype):
     assert not re.search(rf"\*\(\w+[48]\*\)\((?:{bools})\b", source), source
 
 
+def test_a_constant_is_no_copy():
+    """Rows of an attention that see no key are zeros: a tensor of them has no reads to align."""
+    seen, x = (
+        tvm.te.placeholder((2, 64, size), dtype, name=name)
+        for name, size, dtype in (("seen", 1, "bool"), ("x", 64, "float32"))
+    )
+    zeros = topi.full((2, 64, 64), "float32", 0.0)
+    result = topi.cast(topi.where(topi.logical_not(seen), zeros, x), "float16")
+    rule, scheduled = schedule(tvm.te.create_prim_func([seen, x, result]))
+    assert rule == "Elementwise" and "uint4" in cuda_source(scheduled)
+
+
 def test_vector_width():
     assert vector_width(64, "bool") == 1
     assert vector_width(64, "float16") == 8

@@ -36,6 +36,7 @@ The passes, in order:
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
     FoldFewOutputs       convolutions to few channels -> sums of patches with more channels
+    SlicedChannels       pointwise convolutions of some channels -> of all of them
     WidenChannels        channels of convolutions and of tokens in 16 bit -> multiples of 8
     PadHeads             heads of attention in 16 bit -> multiples of 8 elements
     PadStemChannels      few input channels -> as many as tensor cores load
@@ -80,6 +81,7 @@ from .shape_outputs import shape_outputs
 from .short_products import ShortProducts
 from .short_sums import ShortSums
 from .simplify import Simplify
+from .sliced_channels import SlicedChannels
 from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
 from .wide_channels import WidenChannels
@@ -166,6 +168,7 @@ def passes(dtype: str) -> list[Pass]:
         ApplyPrecision(dtype),
         SplitLongFilters(),
         FoldFewOutputs(),
+        SlicedChannels(),
         WidenChannels(),
         PadHeads(),
     ]

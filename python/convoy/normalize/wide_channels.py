@@ -46,6 +46,8 @@ _UNARY = relax_ops(
 _BINARY = relax_ops("add subtract multiply maximum minimum")
 _POOLS = relax_ops("nn.max_pool2d nn.avg_pool2d nn.adaptive_avg_pool2d image.resize2d")
 _OTHERS = relax_ops("nn.pad mean reshape astype")
+#: Kernels of TVM that write channels in another order.
+_COPIES = relax_ops("reshape concat permute_dims strided_slice")
 
 
 class WidenChannels(Rewriter):
@@ -53,7 +55,7 @@ class WidenChannels(Rewriter):
     ones without groups, and linear layers."""
 
     ops: ClassVar[frozenset[str] | None] = (
-        frozenset({_CONV, DGRAD, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS
+        frozenset({_CONV, DGRAD, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS | _COPIES
     )
 
     def __init__(self) -> None:
@@ -81,9 +83,28 @@ class WidenChannels(Rewriter):
             wide = self._binary(call)
         elif call.args[0] in self._wide:
             wide = self._along(call, self._wide[call.args[0]])
-        if wide is None:
-            return None
-        return self._cut(self.emit(wide), shape_of(call)[-1])
+        if wide is not None:
+            return self._cut(self.emit(wide), shape_of(call)[-1])
+        if name in _COPIES and self._is_widened(self.old.var):
+            return self._padded_at_once(call)
+        return None
+
+    def _is_widened(self, var: relax.Var) -> bool:
+        """Whether a convolution is going to widen an old value."""
+        size = shape_of(var)[-1:]
+        return size > (VECTOR,) and any(
+            reader is not None
+            and _is_plain(self.values[reader])
+            and int(self.values[reader].attrs.groups) == 1
+            and size[0] % VECTOR > 0
+            for reader in self._readers.get(var) or ()
+        )
+
+    def _padded_at_once(self, call: relax.Call) -> relax.Expr:
+        """What a copy makes with its padding, in one kernel whatever else reads it."""
+        narrow = self.emit(call)
+        size = shape_of(narrow)[-1]
+        return self._cut(self._widened(narrow, -(-size // VECTOR) * VECTOR), size)
 
     def _cut(self, wide: relax.Expr, channels: int) -> relax.Expr:
         """The first channels of a tensor, which readers that take all of them do without."""

@@ -225,7 +225,7 @@ def is_guarded_copy(block: s_tir.SBlock) -> bool:
 
     if not moves(block.body.value) or isinstance(block.body.value, tvm.ir.TensorLoad):
         return False
-    return all(
+    return bool(loads) and all(  # a constant alone moves nothing
         str(load.source.dtype) == str(written.dtype)
         and scope_of(load.source) == "global"
         and contiguous_in(Load(load.source, _indices(load), True, True), last)
