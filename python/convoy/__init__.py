@@ -80,7 +80,10 @@ _preload_cuda()
 
 def __getattr__(name: str) -> object:
     if name in _PUBLIC:
-        value = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
+        from .threads import uncollected
+
+        with uncollected():
+            value = getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
         globals()[name] = value
         return value
     if name in _MODULES:

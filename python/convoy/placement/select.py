@@ -19,7 +19,6 @@ from .greedy import choose_greedily
 from .placement import Placement, placement_of, placement_of_cover, source_of
 from .priced import priced
 from .reasons import explain
-from .refine import refine
 from .simulated import STREAMS
 
 SEARCHES = ("greedy", "exact", "evolve")
@@ -105,6 +104,7 @@ class _Selector:
         self, exact: Placement, cover: Cover, timed: Timed | None, seconds: float
     ) -> Placement:
         """The exact placement refined by evolutionary search (refine.py)."""
+        from .refine import refine  # with DEAP, which no other search needs
 
         def measured(cover: Cover) -> Sequence[float]:
             assert timed is not None
