@@ -102,11 +102,12 @@ def test_version_and_mistakes_as_a_process() -> None:
 def test_doctor_exit_codes(
     monkeypatch: pytest.MonkeyPatch, status, need, arguments: list[str], code: int
 ) -> None:
-    checks = [Check("thing", status, "somewhere", "install it", need)]
+    checks = [Check("thing", status, f"somewhere {'/in/a/folder' * 9}", "install it", need)]
     monkeypatch.setattr(probes, "examine", lambda: checks)
     result = run(cli.app, ["doctor", *arguments])
     assert result.exit_code == code
-    assert "somewhere" in result.stdout
+    assert "somewhere" in result.stdout and "thing: install it" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
     result = run(cli.app, ["doctor", "--json", *arguments])
     assert result.exit_code == code
     data = json.loads(result.stdout)

@@ -47,6 +47,12 @@ class TestGpu:
         assert found.status == "found"
         assert "sm_90, 132 SMs, 150 GiB" in found.detail
 
+    def test_equal_ones_are_counted(self, monkeypatch: Patch) -> None:
+        other = dataclasses.replace(H200, name="NVIDIA H100", sm_count=114)
+        monkeypatch.setattr(gpus, "find_gpus", lambda: ([H200, H200, other, H200], ""))
+        described = f"3 x {H200.name} (sm_90, 132 SMs, 150 GiB); NVIDIA H100 (sm_90, 114 SMs"
+        assert cuda.gpu().detail.startswith(described)
+
     def test_none(self, monkeypatch: Patch) -> None:
         monkeypatch.setattr(gpus, "find_gpus", lambda: ([], "no driver"))
         assert cuda.gpu().status == "missing"

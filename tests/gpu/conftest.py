@@ -1,5 +1,7 @@
 """Fixtures that several tests share, and kernels compiled ahead of the tests that run them.
 
+    python -m pytest tests/gpu -n 16 --dist=loadgroup
+
 Tests that run kernels of their own choice name them: their module has ``kernels(parameters,
 device)``, of the parameters of its tests. These run last, and one process begins to compile for
 them when the first test begins.

@@ -33,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import tvm
 from tests.helpers.evaluate import evaluate
-from tests.helpers.random_graphs import random_module, shape
+from tests.helpers.growing import shape
+from tests.helpers.random_graphs import random_module
 
 import convoy
 from convoy.backends import registry

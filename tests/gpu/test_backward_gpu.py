@@ -21,7 +21,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from convoy.runtime import current_device
 from convoy.runtime.library import function
 
 from ..helpers.few_kernels import few
+from ..helpers.kernel_accuracy import convolved, report
 
 pytestmark = pytest.mark.gpu
 
@@ -151,15 +151,10 @@ class Problem:
 
     def _gradient(self, x: Any, filt: Any, dy: Any) -> Any:
         """By differentiation of the definition in float64."""
-        torch, w = self.torch, self.w
-        top, left, bottom, right = w.padding
         x64, filt64 = (t.double().requires_grad_() for t in (x, filt))
-        padded = torch.nn.functional.pad(x64.permute(0, 3, 1, 2), (left, right, top, bottom))
-        y = torch.nn.functional.conv2d(
-            padded, filt64.permute(0, 3, 1, 2), None, w.stride, 0, w.dilation, w.groups
-        )
-        target = x64 if w.op == "dgrad" else filt64
-        return torch.autograd.grad(y, target, dy.double().permute(0, 3, 1, 2))[0]
+        y = convolved(self.w, x64, filt64)
+        target = x64 if self.w.op == "dgrad" else filt64
+        return self.torch.autograd.grad(y, target, dy.double())[0]
 
     def error(self, run: Any) -> float:
         """Relative L2 error of one run; infinite for elements not written or guards touched."""
@@ -176,18 +171,6 @@ class Problem:
             return float("inf")
         difference = self.out.double() - self.expected
         return float(difference.norm() / self.expected.norm().clamp(min=1e-30))
-
-
-def report(w: Workload, candidate: str, error: float, limit: float) -> None:
-    """``error`` is infinite where the candidate failed; JSON has no such number."""
-    if path := os.environ.get("CONVOY_GPU_REPORT"):
-        line = {
-            "op": w.op, "precision": "tf32" if w.math == "tf32" else w.dtype,
-            "workload": w.key, "candidate": candidate,
-            "error": error if math.isfinite(error) else None, "limit": limit,
-        }  # fmt: skip
-        with Path(path).open("a") as file:
-            file.write(json.dumps(line) + "\n")
 
 
 def proposed(backend: Backend, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +44,7 @@ from convoy.ir.workload import Workload
 from convoy.measure.requantization import requantized, rows
 
 from ..helpers.few_kernels import few
+from ..helpers.kernel_accuracy import convolved, report
 
 pytestmark = pytest.mark.gpu
 
@@ -199,17 +199,6 @@ def launches_of(case: Case, device: Device) -> list[rules.Launch]:
     return found
 
 
-def report(w: Workload, candidate: str, error: float) -> None:
-    if path := os.environ.get("CONVOY_GPU_REPORT"):
-        line = {
-            "op": w.op, "precision": "tf32" if w.math == "tf32" else w.dtype,
-            "workload": w.key, "candidate": f"cutlass:{candidate}",
-            "error": error if math.isfinite(error) else None, "limit": TOLERANCE[w.out_dtype],
-        }  # fmt: skip
-        with Path(path).open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-
 class Problem:
     """Operands of a workload on the GPU, the float64 result, and poisoned outputs."""
 
@@ -242,11 +231,7 @@ class Problem:
         if w.op == "matmul":
             y = t["x"] @ t["w"].T
         else:
-            top, left, bottom, right = w.padding
-            x = torch.nn.functional.pad(t["x"].permute(0, 3, 1, 2), (left, right, top, bottom))
-            filters = t["w"].permute(0, 3, 1, 2)
-            y = torch.nn.functional.conv2d(x, filters, None, w.stride, 0, w.dilation)
-            y = y.permute(0, 2, 3, 1)
+            y = convolved(w, t["x"], t["w"])
         if w.requantizes:
             channels = self.tensors["bias"].cpu().numpy()
             return [torch.from_numpy(requantized(w, y.cpu().numpy(), channels)).to(y.device)]
@@ -364,7 +349,7 @@ def test_kernels_agree_with_float64(case: Case, device: Device) -> None:
         except (RuntimeError, ConvoyError) as failure:
             error, verdict = float("inf"), str(failure)
         print(f"  {name:90s} {verdict}")
-        report(case.workload, name, error)
+        report(case.workload, f"cutlass:{name}", error, tolerance)
         if not error <= tolerance:
             wrong.append(f"{name}: {verdict}")
     assert not wrong, "\n".join(wrong)

@@ -15,6 +15,8 @@ from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
+from ..helpers.kernel_accuracy import convolved
+
 pytestmark = pytest.mark.gpu
 
 BACKEND = depthwise_backend(limit=99)
@@ -109,26 +111,18 @@ EXTRA = ("residual", "bias")
 
 def reference(torch, w, given):
     """The result in float64, NHWC or KRSC."""
-    top, left, bottom, right = w.padding
-
-    def planes(name):
-        return given[name].double().permute(0, 3, 1, 2)
-
-    def conv(x, filt):
-        padded = torch.nn.functional.pad(x, (left, right, top, bottom))
-        options = {"stride": w.stride, "dilation": w.dilation, "groups": w.groups}
-        return torch.nn.functional.conv2d(padded, filt, **options)
-
+    wide = {name: tensor.double() for name, tensor in given.items()}
     if w.op == "fprop":
-        y = conv(planes("x"), planes("w")).permute(0, 2, 3, 1)
-        y = y + sum(given[name].double() for name in EXTRA if name in given)
+        y = convolved(w, wide["x"], wide["w"])
+        y = y + sum(wide[name] for name in EXTRA if name in wide)
         low, high = w.epilogue.clip_min, w.epilogue.clip_max
         silu = torch.nn.functional.silu
         activations = {"relu": torch.relu, "sigmoid": torch.sigmoid, "silu": silu}
         activations |= {"none": lambda v: v, "clip": lambda v: v.clamp(low, high)}
         return activations[w.epilogue.activation](y)
-    size = (w.n, w.c, w.h, w.w) if w.op == "dgrad" else (w.k, 1, w.r, w.s)
-    unknown = torch.zeros(size, dtype=torch.float64, device="cuda", requires_grad=True)
-    y = conv(unknown, planes("w")) if w.op == "dgrad" else conv(planes("x"), unknown)
-    y.backward(planes("dy"))
-    return unknown.grad.permute(0, 2, 3, 1)
+    shape = w.operand_shapes()[-1][1]
+    unknown = torch.zeros(*shape, dtype=torch.float64, device=given["dy"].device)
+    unknown.requires_grad_()
+    y = convolved(w, *((unknown, wide["w"]) if w.op == "dgrad" else (wide["x"], unknown)))
+    y.backward(wide["dy"])
+    return unknown.grad

@@ -17,7 +17,7 @@ from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.errors import LibraryMissing
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("hopper")]  # one run of all jobs
 
 LAB = Path(__file__).resolve().parents[1] / "sm90"
 

@@ -15,10 +15,19 @@ from convoy.backends.kernels.cutlass import space
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.device import Device
+from convoy.ir.workload import Workload
+from convoy.measure import reference
 
 from ..helpers.few_kernels import few, kind
 from ..helpers.random_graphs import random_module
-from . import random_builds, sanitize, soak, test_backward_gpu, test_cutlass_gpu
+from . import (
+    random_builds,
+    sanitize,
+    soak,
+    test_backward_gpu,
+    test_cutlass_gpu,
+    test_depthwise_gpu,
+)  # fmt: skip
 
 
 def test_random_builds_for_a_gpu_are_linked() -> None:
@@ -144,3 +153,19 @@ def test_few_kernels_ship_first() -> None:
         assert len(chosen) == max(most, len({kind(k) for k in every}))
         assert sum(map(shipped.has, chosen)) >= min(most, len(ready)) - 1
     assert set(ready) <= set(few(every, None))
+
+
+@pytest.mark.parametrize("op", ["fprop", "dgrad", "wgrad"])
+def test_the_references_of_the_gpu_tests(op: str) -> None:
+    """PyTorch's, by differentiation for gradients, are Convoy's own: uneven padding, groups."""
+    torch = pytest.importorskip("torch")
+    workload = Workload(
+        op, 2, 7, 9, 4, 4, 3, 2, stride=(2, 1), padding=(0, 1, 2, 1), dilation=(1, 2), groups=4
+    )
+    rng = np.random.default_rng(0)
+    *given, (result, _, _) = workload.operand_shapes()
+    arrays = {name: rng.standard_normal(shape) for name, shape, _ in given}
+    (want,) = reference.full(workload, arrays)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    got = test_depthwise_gpu.reference(torch, workload, tensors)
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9, err_msg=result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -115,3 +116,13 @@ def test_show_is_plain_into_a_pipe_and_literal_on_a_terminal() -> None:
     screen = io.StringIO()
     tables.show(["text", "n"], rows, console=Console(file=screen, force_terminal=True, width=60))
     assert "[bold]not markup[/bold]" in screen.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_show_folds_to_a_width_wherever_it_prints(terminal: bool) -> None:
+    file, cell = io.StringIO(), " ".join(f"word{i}" for i in range(30))
+    console = Console(file=file, force_terminal=terminal, width=200, color_system=None)
+    tables.show(["what", "detail"], [("kernels", cell)], console=console, width=40)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40 < len(cell)
+    assert all(word in " ".join(lines).split() for word in cell.split())

@@ -9,7 +9,8 @@ import convoy
 
 from ..helpers.errors import l2_error
 from ..helpers.evaluate import evaluate
-from ..helpers.random_graphs import random_module, shape
+from ..helpers.growing import shape
+from ..helpers.random_graphs import random_module
 
 
 @pytest.mark.parametrize("first", [0, 5000])

@@ -191,12 +191,17 @@ def show(
     rows: Iterable[object],
     title: str = "",
     console: Console | None = None,
+    width: int = 0,
 ) -> None:
-    """Print a table: with colours and folding on a terminal, plain into a pipe."""
+    """Print a table: with colours and folding on a terminal, plain into a pipe.
+
+    ``width`` in characters folds long cells into a pipe as well, and on wider terminals.
+    """
     console = console or Console()
     rows = list(rows)
     if console.is_terminal:
-        console.print(rich_table(columns, rows, title))
+        limit = min(console.width, width or console.width)
+        console.print(rich_table(columns, rows, title), width=limit)
         return
-    body = plain(columns, rows, width=0)
+    body = plain(columns, rows, width)
     console.file.write(f"{title}\n{body}\n" if title else f"{body}\n")

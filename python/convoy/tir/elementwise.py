@@ -21,6 +21,7 @@ from tvm.target import Target
 from .loads import (
     STAGED,
     VECTOR_LIMIT,
+    Load,
     alignment,
     bind_grid,
     coefficient,
@@ -120,6 +121,8 @@ def _inline_scattered(
             fits = width > 1 and len(readers) == 1 and _is_one_of_several(stmt, [*beside, *behind])
         else:
             fits = width > 1 and all(map(_chooses_vectors, readers))
+        loads = [load for reader in readers for load in _loads_of_result(reader, stmt)]
+        fits = fits and _is_under_one_condition(loads)
         if fits and all(_reads_in_order(reader, stmt) for reader in readers):
             left.insert(0, producer)
         else:
@@ -242,11 +245,21 @@ def _readers(block: s_tir.SBlock, behind: Iterable[s_tir.SBlock]) -> list[s_tir.
     return [reader for reader in behind if _reads(reader, block.writes[0].source)]
 
 
+def _loads_of_result(reader: s_tir.SBlock, producer: s_tir.SBlock) -> list[Load]:
+    written = producer.writes[0].source
+    return [load for load in loads_of(reader) if load.buffer.same_as(written)]
+
+
 def _reads_in_order(reader: s_tir.SBlock, producer: s_tir.SBlock) -> bool:
     """Return whether neighbouring elements of ``reader`` read neighbouring ones of a producer."""
-    written = producer.writes[0].source
-    loads = [load for load in loads_of(reader) if load.buffer.same_as(written)]
+    loads = _loads_of_result(reader, producer)
     return all(contiguous_in(load, reader.iter_vars[-1].var) for load in loads)
+
+
+def _is_under_one_condition(loads: list[Load]) -> bool:
+    """Return whether a producer that is read under a condition is read at one place: TVM computes
+    it under one condition only, where a tensor that is concatenated with itself has two."""
+    return not any(load.guarded for load in loads) or (len(loads) == 1 and loads[0].uniform)
 
 
 def _is_copied_in_order(copy: s_tir.SBlock) -> bool:

@@ -30,7 +30,10 @@ def doctor(
         found = [dataclasses.asdict(check) for check in checks]
         print(json.dumps({"checks": found, "cpu": cpu_ready, "gpu": gpu_ready}, indent=1))
     else:
-        tables.show(probes.COLUMNS, checks)
+        tables.show(probes.COLUMNS, checks, width=80)
+        for check in checks:
+            if check.remedy:  # a command to copy: not folded
+                say(f"{check.name}: {check.remedy}")
         say(
             f"without a GPU: {'ready' if cpu_ready else 'NOT ready'}; "
             f"with a GPU: {'ready' if gpu_ready else 'not ready'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import importlib.util
 import os
@@ -41,8 +42,11 @@ def gpu() -> Check:
     if not found:
         remedy = "use a machine with an NVIDIA GPU; `convoy place` works without one"
         return Check("GPU", "missing", why_not, remedy, need="gpu")
-    names = [f"{g.name} (sm_{g.arch}, {g.sm_count} SMs, {g.memory_bytes >> 30} GiB)" for g in found]
-    detail = "; ".join(names)
+    names = collections.Counter(
+        f"{g.name} (sm_{g.arch}, {g.sm_count} SMs, {g.memory_bytes >> 30} GiB)" for g in found
+    )
+    counted = (f"{count} x {name}" if count > 1 else name for name, count in names.items())
+    detail = "; ".join(counted)
     if not any(g.arch in ARCHITECTURES for g in found):
         supported = " and ".join(f"sm_{arch}" for arch in ARCHITECTURES)
         return Check("GPU", "problem", f"{detail}: kernels exist for {supported}", need="gpu")

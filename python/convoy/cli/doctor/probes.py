@@ -39,7 +39,6 @@ COLUMNS = (
     Column("status", "status"),
     Column("for", "need"),
     Column("detail", "detail"),
-    Column("remedy", "remedy"),
 )
 
 
