@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..ir.schedule_parts import Op
 from .dependence import Dependences
-from .matching import least_cost
 
 
 def cover(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op] = ()) -> list[int]:
@@ -34,17 +35,29 @@ def cover(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op] = (
 
 def _match(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op]) -> list[int]:
     """Return the next op of each op's chain, -1 at the end."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
     size = len(graph)
     saved = [_saved_us(op) for op in ops] or [0.0] * size
     largest = max(map(sum, zip(priorities, saved, strict=True)), default=0.0) or 1.0
-    costs: list[dict[int, float]] = []
+    rows, columns, weights = [], [], []
     for op, after in enumerate(graph.successors):
         early = bool(ops) and ops[op].early
-        worth = {s: priorities[s] + (saved[s] if early else 0.0) for s in after}
-        own = {successor: 2.0 - us / largest for successor, us in worth.items()}  # 1: critical path
-        # Each op may stay without a successor, which costs more than all matched ones together.
-        costs.append({**own, size + op: 2.0 * size + 1.0})
-    return [successor if successor < size else -1 for successor in least_cost(costs)]
+        for successor in after:
+            worth = priorities[successor] + (saved[successor] if early else 0.0)
+            rows.append(op)
+            columns.append(successor)
+            weights.append(2.0 - worth / largest)  # 1 for the critical path
+    # Each op may stay without a successor, which costs more than all matched ones together.
+    rows += range(size)
+    columns += range(size, 2 * size)
+    weights += [2.0 * size + 1.0] * size
+    if not size:
+        return []
+    costs = csr_matrix((np.asarray(weights), (rows, columns)), shape=(size, 2 * size))
+    _, matched = min_weight_full_bipartite_matching(costs)
+    return [int(c) if c < size else -1 for c in matched]
 
 
 def _saved_us(op: Op) -> float:
