@@ -60,8 +60,9 @@ class SlicedChannels(Rewriter):
 
     def _is_given(self, value: relax.Expr) -> bool:
         """Whether a value is an input of the network, moved or cast."""
-        while op_name(made := self.values.get(value)) in _MOVES:
-            value = made.args[0]
+        made = self.values.get(value)
+        while made is not None and op_name(made) in _MOVES:
+            made = self.values.get(made.args[0])
         return made is None
 
     def _cut(self, value: relax.Expr) -> tuple[relax.Expr, int] | None:
