@@ -1,4 +1,4 @@
-"""Recurrent networks: the steps of their cells."""
+"""Recurrent networks, unrolled: the steps of their cells."""
 
 from __future__ import annotations
 
