@@ -13,12 +13,14 @@ from tvm.relax import op
 from convoy.graph.expr import op_name
 from convoy.graph.rewriter import bindings_of
 from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.lower.executable import lower
 from convoy.partition.match_graph import MatchGraph
 from convoy.partition.partition import partition
 from convoy.partition.wide_heads import WideHeads
+from convoy.pipeline import place
 from convoy.placement.cover import find_cover
 from convoy.placement.priced import priced
 
@@ -27,11 +29,13 @@ from ..attention.graphs import normal
 RNG = np.random.default_rng(0)
 
 
-def attention(dim: int, masked: bool = False, safe: bool = False, returned: bool = False):
-    """Attention of two heads over 96 tokens, as importers write it."""
+def attention(
+    dim: int, masked: bool = False, safe: bool = False, returned: bool = False, tokens: int = 96
+):
+    """Attention of two heads, as importers write it."""
     bb = relax.BlockBuilder()
     names = ("q", "k", "v")
-    inputs = [relax.Var(name, relax.TensorType((2, 96, dim), "float32")) for name in names]
+    inputs = [relax.Var(name, relax.TensorType((2, tokens, dim), "float32")) for name in names]
     with bb.function("main", inputs):
         with bb.dataflow():
             q, k, v = inputs
@@ -39,7 +43,7 @@ def attention(dim: int, masked: bool = False, safe: bool = False, returned: bool
             scores = bb.emit(op.matmul(q, keys))
             scores = bb.emit(op.multiply(scores, relax.const(dim**-0.5, "float32")))
             if masked:
-                hidden = np.where(RNG.random((96, 96)) < 0.2, -np.inf, 0).astype("float32")
+                hidden = np.where(RNG.random((tokens, tokens)) < 0.2, -np.inf, 0).astype("float32")
                 scores = bb.emit(op.add(scores, relax.const(hidden)))
             weights = bb.emit(op.nn.softmax(scores, -1))
             if safe:
@@ -86,6 +90,13 @@ def test_the_cheaper_of_both_covers_is_selected() -> None:
     assert chosen(graph, {"attention": 3.0, "matmul": 1.0}) == ["fused"], "softmax costs, too"
     assert chosen(graph, {"attention": 4.0}) == ["fused"], "products of TVM are not free"
     assert chosen(graph, {"matmul": 1.0}) == ["gemm", "gemm"]
+
+
+def test_what_is_not_chosen_is_not_left_to_tvm() -> None:
+    placement = place(attention(512, tokens=1024), device=Device(), measure=False)
+    assert "attention" in {workload.op for workload in placement.workloads}
+    assert {choice.workload.op for choice in placement.plan.choices} == {"matmul"}
+    assert not placement.native
 
 
 def test_narrow_heads_are_one_kernel() -> None:

@@ -139,7 +139,7 @@ def _is_measured(offers: Offers) -> bool:
 
 def _roots(graph: MatchGraph) -> list[Workload]:
     """Return the workload of each root's shortest subgraph, so that every weight counts once."""
-    bare = {s.root: s.require_workload() for s in graph.subgraphs if not s.split}
+    bare = {s.root: s.require_workload() for s in graph.subgraphs if not s.is_alternative}
     return list(bare.values())
 
 

@@ -102,7 +102,7 @@ def placement_of(
     plan = dataclasses.replace(plan, choices=tuple(named))
     placed = {name for subgraph in chosen for name in subgraph.ops}
     # Of each root the shortest.
-    bare = {s.root: s for s in graph.subgraphs if not s.optional and not s.split}
+    bare = {s.root: s for s in graph.subgraphs if not s.optional and not s.is_alternative}
     native = tuple(
         Native(root, subgraph.require_workload(), _declines(subgraph, backends), subgraph.layer)
         for root, subgraph in bare.items()
