@@ -112,10 +112,14 @@ def test_a_half_with_other_readers_is_cut_out() -> None:
     assert sorted(shape_of(conv.args[0])[-1] for conv in convs(normal)) == [16, 16, 32]
 
 
-def test_channels_of_an_input_are_cut_out() -> None:
-    """What lies behind them may be NaN."""
+@pytest.mark.parametrize("of", ["itself", "each", "part"])
+def test_channels_of_an_input_are_cut_out(of: str) -> None:
+    """What lies beside them may be NaN."""
     net = Net((2, 48, 9, 8))
-    taken = net.emit(op.strided_slice(net.x, [1], [0], [32]))
+    x = net.emit(op.sigmoid(net.x)) if of == "each" else net.x
+    if of == "part":
+        x = net.emit(relax.TupleGetItem(net.emit(op.split(net.concat(x, x), 2, 1)), 0))
+    taken = net.emit(op.strided_slice(x, [1], [0], [32]))
     normal = check_same(net.finish(net.conv(taken, 32, r=1)), "float16", TOLERANCE)
     assert [shape_of(conv.args[0])[-1] for conv in convs(normal)] == [32]
 

@@ -29,16 +29,14 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 from ..ops import DGRAD, conv_attrs
 from ..ops.conv_attrs import has_normal_layouts
-from ..ops.fold import fold
+from ..ops.fold import MOST_WRITTEN_OUT, fold
 
 #: Channels of results that a block computes at least.
 _TILE = 64
 #: Multiply-adds of tensor cores in the time in which an element is moved, and a kernel launched.
 _OF_ELEMENT, _OF_LAUNCH = 100, 400_000_000
-#: By how much less work is needed, since these are estimates.
+#: How many times the work has to be saved, since these are estimates.
 _LEAST_GAIN = 1.5
-#: Columns whose sum is written out as one expression.
-_MOST_TAPS = 32
 
 
 class FoldFewOutputs(Rewriter):
@@ -64,7 +62,7 @@ class FoldFewOutputs(Rewriter):
         top, left, bottom, _ = padding4(call.attrs.padding)
         stride, dilation = ints(call.attrs.strides), ints(call.attrs.dilation)
         before = (s - 1) * dilation[1] - left
-        if not 1 < s <= _MOST_TAPS or stride[1] != 1 or before < 0:
+        if not 1 < s <= MOST_WRITTEN_OUT or stride[1] != 1 or before < 0:
             return None
         work = _work(n * h * columns, r * c, s * k) + _summing(n * h * columns * s * k)
         if _LEAST_GAIN * work > _work(n * h * w, r * s * c, k):
@@ -85,7 +83,7 @@ class FoldFewOutputs(Rewriter):
             return None
         (n, h, w, _), (_, p, q, _), (k, r, s, c) = shape_of(call), shape_of(data), shape_of(kernel)
         taps = [-(-r // attrs.strides[0]), -(-s // attrs.strides[1])]  # that a result sums up
-        if taps[0] * taps[1] > _MOST_TAPS:
+        if taps[0] * taps[1] > MOST_WRITTEN_OUT:
             return None
         work = _work(n * p * q, k, r * s * c) + _summing(n * p * q * r * s * c)
         if _LEAST_GAIN * work > _work(n * h * w, taps[0] * taps[1] * k, c):

@@ -23,20 +23,16 @@ class GatheredColumns:
 
     filter_width: int
     outputs: int
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
     padding: tuple[int, int, int, int]
 
     @classmethod
     def of(cls, call: relax.Call) -> GatheredColumns:
-        (stride, dilation), padding = (
-            (ints(value) for value in (call.attrs.strides, call.attrs.dilation)),
-            padding4(call.attrs.padding),
-        )
-        return cls(
-            shape_of(call.args[1])[2], shape_of(call)[2],
-            (stride[0], stride[1]), (dilation[0], dilation[1]), padding,
-        )  # fmt: skip
+        (*_, filter_width, _), (_, _, outputs, _) = shape_of(call.args[1]), shape_of(call)
+        stride, dilation = ints(call.attrs.strides), ints(call.attrs.dilation)
+        padding = padding4(call.attrs.padding)
+        return cls(filter_width, outputs, stride, dilation, padding)
 
     @property
     def attrs(self) -> dict[str, list[int]]:

@@ -107,7 +107,8 @@ def normalize(
         dtype: ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``.
         pad_channels: Multiple to which the input channels of 16-bit stem convolutions are padded;
             1 leaves them.
-        space_to_depth: Turn strided stems into stride-1 convolutions of pixel blocks.
+        space_to_depth: Turn strided stems into stride-1 convolutions of pixel blocks, and gather
+            the columns of wide filters of stride 1.
 
     Raises:
         DynamicShape: A symbolic dimension.

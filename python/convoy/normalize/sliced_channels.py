@@ -5,7 +5,8 @@ one half and keep the other. Filters of zeros for the other channels read more a
 with ``c`` channels of at most ``2 c`` and few results, memory bounds the convolution, and ``2 c``
 channels are read in place of three times ``c`` that are read, written and read.
 
-Zero times NaN is NaN: inputs of the network, which may mark so what is missing, are cut.
+Zero times NaN is NaN: channels that no convolution has mixed are cut, since an input of the network
+may mark so what is missing in some of them.
 """
 
 from __future__ import annotations
@@ -27,13 +28,11 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter
+from ..graph.rewriter import Rewriter, used_vars
 from ..ops.conv_attrs import has_normal_layouts
 
 #: Channels of the whole over those that are read, and results up to which memory bounds.
 _MOST, _RESULTS = 2, 256
-
-_MOVES = relax_ops("astype reshape permute_dims strided_slice nn.pad")
 
 
 class SlicedChannels(Rewriter):
@@ -50,7 +49,7 @@ class SlicedChannels(Rewriter):
             return None
         whole, begin = cut
         channels, own = shape_of(whole)[-1], shape_of(call.args[0])[-1]
-        if channels > _MOST * own or self._is_given(whole):
+        if channels > _MOST * own or not self._is_mixed(whole):
             return None
         weights = as_numpy(call.args[1])
         around = [(0, 0)] * weights.ndim
@@ -58,12 +57,19 @@ class SlicedChannels(Rewriter):
         wide = make_const(np.pad(weights, around), dtype_of(call.args[1]))
         return call_like(call, [self.rename(whole), wide])
 
-    def _is_given(self, value: relax.Expr) -> bool:
-        """Whether a value is an input of the network, moved or cast."""
-        made = self.values.get(value)
-        while made is not None and op_name(made) in _MOVES:
-            made = self.values.get(made.args[0])
-        return made is None
+    def _is_mixed(self, value: relax.Expr) -> bool:
+        """Whether every way from an input of the network to a value passes a convolution or product
+        of all channels: NaN in one of them is then in all."""
+        waiting, seen = [value], set()
+        while waiting:
+            read = waiting.pop()
+            made = self.values.get(read)
+            if made is None:
+                return False
+            if read not in seen and not _mixes_channels(made):
+                seen.add(read)
+                waiting += used_vars(made)
+        return True
 
     def _cut(self, value: relax.Expr) -> tuple[relax.Expr, int] | None:
         """(whole, first channel) of a slice of channels."""
@@ -92,6 +98,12 @@ class SlicedChannels(Rewriter):
             return None
         before = call.ty.fields[: item.index]
         return whole, sum(int(field.shape.values[-1]) for field in before)
+
+
+def _mixes_channels(expr: relax.Expr) -> bool:
+    if op_name(expr) == "relax.nn.conv2d":
+        return int(expr.attrs.groups) == 1
+    return op_name(expr) == "relax.matmul"
 
 
 def _weights_axis(call: relax.Call) -> int | None:

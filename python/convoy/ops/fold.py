@@ -22,7 +22,7 @@ FOLD = NAMESPACE + "fold"
 
 #: Patches that a place is in, up to which their sum is written out, so that what is around the
 #: operator becomes one kernel with it.
-_WRITTEN_OUT = 32
+MOST_WRITTEN_OUT = 32
 
 
 def fold(
@@ -100,7 +100,7 @@ def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     axes, shape, dtype = _axes(call), shape_of(call), dtype_of(call)
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     most = [axis.most for axis in axes]
-    is_short = math.prod(most) <= _WRITTEN_OUT
+    is_short = math.prod(most) <= MOST_WRITTEN_OUT
 
     def folded(x: te.Tensor) -> te.Tensor:
         def value(at: Sequence[tirx.Expr], numbers: Sequence[int | tirx.Expr]) -> tirx.Expr:
