@@ -81,6 +81,7 @@ def test_proposes(workload):
         (changed(acc_dtype="float16"), "acc_dtype float16"),
         (changed(r=65, padding=(32, 1, 32, 1)), "at most 64x64"),
         (changed(epilogue=Epilogue(affine_relu=True)), "epilogue affinerelu"),
+        (changed(epilogue=Epilogue(True, activation="relu", residual_last=True)), "only before"),
         (changed(op="dgrad", k=384), "2 outputs of a channel"),
         (changed(op="dgrad", stride=(5, 1)), "stride 5x1"),
         (changed(op="dgrad", stride=(2, 2), dilation=(2, 2)), "dilation"),

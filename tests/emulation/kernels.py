@@ -55,7 +55,7 @@ def emulated() -> Iterator[None]:
 
     register = functools.partial(tvm_ffi.register_global_func, override=True)
     register(_HOOKS[0], compile_module)
-    register(_HOOKS[1], lambda source, target: b"//")  # nvcc is not needed for the source
+    register(_HOOKS[1], lambda *_: b"//")  # nvcc is not needed for the source
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is None:
         register("device_api.cuda", device)
     try:

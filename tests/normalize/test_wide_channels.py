@@ -148,6 +148,18 @@ def test_the_last_channels_are_cut_from_results() -> None:
     assert shape_of(convs(normal)[0])[-1] == 24
 
 
+@pytest.mark.parametrize("layout", ["permuted", "reversed"])
+def test_as_many_columns_as_channels_are_not_taken_for_them(layout: str) -> None:
+    net = Net((1, 16, 12, 12))
+    y = net.relu(net.conv(net.x, 12, bias=True))
+    last = op.strided_slice(y, [1], [11], [-13], [-1]) if layout == "reversed" else y
+    if layout == "permuted":
+        last = op.permute_dims(y, [0, 3, 1, 2])
+    module = net.finish(net.conv(y, 16), net.emit(last))
+    normal = check_same(module, "float16", TOLERANCE)
+    assert shape_of(convs(normal)[0])[-1] == 16
+
+
 def test_infinite_constants_end_a_wide_chain() -> None:
     """Zeros of filters times infinity would be no number."""
     net = Net((1, 16, 4, 4))

@@ -45,7 +45,8 @@ _UNARY = relax_ops(
 ) | {ELU, HARDSWISH, MISH}
 _BINARY = relax_ops("add subtract multiply maximum minimum")
 _POOLS = relax_ops("nn.max_pool2d nn.avg_pool2d nn.adaptive_avg_pool2d image.resize2d")
-_OTHERS = relax_ops("nn.pad mean reshape astype")
+#: What treats all channels alike, and may keep them where they are.
+_ALONG = _UNARY | _POOLS | relax_ops("nn.pad mean reshape astype")
 #: Kernels of TVM that write channels in another order.
 _COPIES = relax_ops("reshape concat permute_dims strided_slice")
 
@@ -55,7 +56,7 @@ class WidenChannels(Rewriter):
     ones without groups, and linear layers."""
 
     ops: ClassVar[frozenset[str] | None] = (
-        frozenset({_CONV, DGRAD, _MATMUL}) | _UNARY | _BINARY | _POOLS | _OTHERS | _COPIES
+        frozenset({_CONV, DGRAD, _MATMUL}) | _BINARY | _ALONG | _COPIES
     )
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class WidenChannels(Rewriter):
             wide = self._linear(call) if _is_linear(call) else None
         elif name in _BINARY:
             wide = self._binary(call)
-        elif call.args[0] in self._wide:
+        elif name in _ALONG and call.args[0] in self._wide:
             wide = self._along(call, self._wide[call.args[0]])
         if wide is not None:
             return self._cut(self.emit(wide), shape_of(call)[-1])

@@ -100,6 +100,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     elif w.epilogue.affine_relu or w.epilogue.activation not in space.ACTIVATIONS:
         known = ", ".join(space.ACTIVATIONS[1:])
         yield f"epilogue {w.epilogue.name}: only residual, bias and {known}", ""
+    elif w.epilogue.residual_last:
+        remedy = "leave the addition outside the subgraph"
+        yield f"epilogue {w.epilogue.name}: a residual only before the activation", remedy
     yield from _depthwise_objections(w) if w.is_depthwise else grouped.objections(w)
 
 
