@@ -1,9 +1,9 @@
-"""Group and instance norms of 16-bit images, channels last, from sums of each group.
+"""Group and instance norms of images from sums of each group, channels last or first.
 
 One kernel for each norm would need a block, or few, for all that is normalised together. The sums
 use the whole GPU (:mod:`convoy.tir.group_sums`), and the rest is element-wise, so that it is fused
 with what follows. Sums are of squares, not of distances from the mean: float32 has enough digits
-for them where the data have 16 bits; norms of float32 data are left to TVM.
+for them where the data have 16 bits, or an element of the group has been subtracted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,8 @@ from tvm.tirx import Expr
 
 from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
-from ..tir.group_sums import (
-    GroupSums,
-    affine,
-    affine_kernel,
-    partial_shape,
-    sums_kernel,
-)
+from ..tir.group_affine import GroupAffine, affine_kernel
+from ..tir.group_sums import GroupSums, sums_kernel
 from .accumulate import NARROW
 
 
@@ -37,35 +32,51 @@ class GroupNorms(Rewriter):
     infer_first: ClassVar[bool] = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        made, shape = self.producer(call.args[0], "relax.astype"), shape_of(old)
-        if made is None or dtype_of(made.args[0]) not in NARROW or not _channels_last(old):
+        channel, data = _channel_axis(old), self._source(call.args[0])
+        if channel is None or dtype_of(data) not in (*NARROW, "float32"):
             return None
-        data, (_, gamma, beta) = made.args[0], call.args
-        n, *image, c = shape
+        shape = shape_of(old)
+        n, c = shape[0], shape[channel]
         groups = int(call.attrs.num_groups) if op_name(call) == "relax.nn.group_norm" else c
-        epsilon = float(call.attrs.epsilon)
-        sums = GroupSums(n, math.prod(image), c, groups, dtype_of(data), epsilon)
+        pixels = math.prod(shape) // (n * c)
+        if channel == 1:
+            size = c // groups * pixels
+            sums = GroupSums.of_contiguous(n * groups, size, dtype_of(data))
+        else:
+            sums = GroupSums(n, pixels, c, groups, dtype_of(data))
         if not sums.fits:
             return None
-        scale, shift = self._affine(sums, data, gamma, beta)
-        of_channels = (n, *(1,) * len(image), c)
-        scaled = op.multiply(call.args[0], self.reshaped(scale, of_channels))
-        return op.add(self.emit(scaled), self.reshaped(shift, of_channels))
+        of_channels = tuple(size if i in (0, channel) else 1 for i, size in enumerate(shape))
+        scale, shift = (
+            self.reshaped(x, of_channels) for x in self._affine(sums, (n, c, groups), data, call)
+        )
+        return op.add(self.emit(op.multiply(call.args[0], scale)), shift)
+
+    def _source(self, data: relax.Expr) -> relax.Expr:
+        """What the data of a norm were made of, without the cast to float32."""
+        made = self.producer(data, "relax.astype")
+        return data if made is None or dtype_of(made.args[0]) not in NARROW else made.args[0]
 
     def _affine(
-        self, sums: GroupSums, data: relax.Expr, gamma: relax.Expr, beta: relax.Expr
+        self, sums: GroupSums, sizes: tuple[int, int, int], data: relax.Expr, call: relax.Call
     ) -> list[relax.Expr]:
-        """The scale and shift of each channel, from the partial sums of one kernel: by another
-        kernel or, if they are few, by a function of each element, which is fused."""
-        flat = self.reshaped(data, (sums.images, sums.rows, sums.channels))
+        """The scale and shift of each channel of ``sizes`` (images, channels, groups), from the
+        partial sums of one kernel: by another kernel or, if they are few, by a function of each
+        element, which is fused."""
+        (n, c, groups), (_, gamma, beta) = sizes, call.args
+        flat = self.reshaped(data, sums.shape)
         first = self.builder.add_func(sums_kernel(sums), "group_sums")
-        parts = relax.TensorType(partial_shape(sums), "float32")
+        parts = relax.TensorType(sums.partial_shape, "float32")
+        *_, chunks, columns = sums.partial_shape
         partial = self.emit(relax.op.call_tir(first, [flat], parts))
+        partial = self.reshaped(partial, (n, groups, chunks, columns))
+        size = math.prod(shape_of(data)) // (n * groups)
+        affine = GroupAffine(n, groups, chunks, columns, c, size, float(call.attrs.epsilon))
         if sums.few:
-            made = (_affine_of_few(sums, which) for which in range(2))
+            made = (_affine_of_few(affine, which) for which in range(2))
             return [self.emit(self._call(f, [partial, gamma, beta])) for f in made]
-        second = self.builder.add_func(affine_kernel(sums), "group_affine")
-        of_channels = relax.TensorType((sums.images, sums.channels), "float32")
+        second = self.builder.add_func(affine_kernel(affine), "group_affine")
+        of_channels = relax.TensorType((n, c), "float32")
         both = relax.op.call_tir(second, [partial, gamma, beta], [of_channels] * 2)
         both = self.emit(both)
         return [self.emit(relax.TupleGetItem(both, i)) for i in range(2)]
@@ -77,28 +88,31 @@ class GroupNorms(Rewriter):
         )
 
 
-def _affine_of_few(sums: GroupSums, which: int) -> Callable[..., te.Tensor]:
+def _affine_of_few(affine: GroupAffine, which: int) -> Callable[..., te.Tensor]:
     """The scale or the shift, in which each element adds up the parts of its group."""
 
     def compute(partial: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
         def element(image: Expr, channel: Expr) -> Expr:
-            group = te.indexdiv(channel, sums.members)
-            of_group = tuple(
+            group = te.indexdiv(channel, affine.channels // affine.groups)
+            total, squares = (
                 functools.reduce(
-                    operator.add, (partial[image, k, i, group] for k in range(sums.chunks))
+                    operator.add, (partial[image, group, k, i] for k in range(affine.chunks))
                 )
                 for i in range(2)
             )
-            return affine(sums, of_group, gamma[channel], beta[channel])[which]
+            pivot = partial[image, group, 0, 2] if affine.columns > 2 else None
+            return affine.of(total, squares, pivot, gamma[channel], beta[channel])[which]
 
-        return te.compute((sums.images, sums.channels), element, name="group_affine")
+        return te.compute((affine.images, affine.channels), element, name="group_affine")
 
     return compute
 
 
-def _channels_last(norm: relax.Call) -> bool:
-    """Whether channels are the last axis, and all between the first and the last is normalised."""
+def _channel_axis(norm: relax.Call) -> int | None:
+    """Axis of the channels, the second or the last, where all axes but the first are normalised
+    with them."""
     rank = rank_of(norm)
-    axes = sorted(axis % rank for axis in ints(norm.attrs.axes))
     channel = int(norm.attrs.channel_axis) % rank
-    return rank > 2 and channel == rank - 1 and axes == list(range(1, rank - 1))
+    axes = sorted(axis % rank for axis in ints(norm.attrs.axes))
+    others = [axis for axis in range(1, rank) if axis != channel]
+    return channel if rank > 2 and channel in (1, rank - 1) and axes == others else None

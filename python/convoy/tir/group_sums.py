@@ -1,24 +1,25 @@
-"""GPU kernels for the statistics of channels-last group norms: the scale and shift of each channel.
+"""GPU kernels for the sums of group norms: of each group's elements and their squares.
 
 The blocks of an image share its rows. Each adds the elements and squares of all groups in its rows,
-which are read once, with 16-byte loads if a vector lies in one group or holds several whole ones; a
-second kernel adds the partial sums of an image's blocks.
+which are read once, with 16-byte loads if a vector lies in one group or holds several whole ones;
+:mod:`.group_affine` adds the partial sums of an image's blocks.
+
+Of 32-bit data an element of each group, its pivot, is subtracted first: squares lose no digits then
+where the mean is large beside the deviation (Chan, Golub and LeVeque, 1983, section 3).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
-from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
+from .block_sums import add, add_up, clear, threads, turns
 from .builder import KERNEL, when
-from .loads import vector_width
+from .loads import itemsize, vector_width
 
 _THREADS = 256
 _MOST_THREADS = 1024
@@ -34,19 +35,40 @@ _UNROLL = 8
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Statistics of ``groups`` groups of channels of 16-bit data (images, rows, channels)."""
+    """Sums over ``groups`` groups of channels of data (images, rows, channels)."""
 
     images: int
     rows: int
     channels: int
     groups: int
     dtype: str
-    epsilon: float
+
+    @classmethod
+    def of_contiguous(cls, groups: int, size: int, dtype: str) -> GroupSums:
+        """Of so many groups whose elements lie side by side: an image each."""
+        width = vector_width(size, dtype)
+        lanes = next(n for n in range(_THREADS, 0, -1) if size % (width * n) == 0)
+        return cls(groups, size // (width * lanes), width * lanes, 1, dtype)
 
     @property
     def members(self) -> int:
         """Channels of a group."""
         return self.channels // self.groups
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the data."""
+        return self.images, self.rows, self.channels
+
+    @property
+    def has_pivot(self) -> bool:
+        return itemsize(self.dtype) > 2
+
+    @property
+    def partial_shape(self) -> tuple[int, int, int, int]:
+        """Of the partial sums, float32: the sum of each chunk of a group, of its squares, and the
+        pivot."""
+        return self.images, self.groups, self.chunks, 2 + self.has_pivot
 
     @property
     def width(self) -> int:
@@ -101,12 +123,8 @@ def _even(size: int, most: int) -> int:
     return next((n for n in range(most, most // 2, -1) if size % n == 0), most)
 
 
-def partial_shape(sums: GroupSums) -> tuple[int, int, int, int]:
-    return sums.images, sums.chunks, 2, sums.groups
-
-
 def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
-    """(data, partial sums); partial sums are (images, chunks, 2, groups) in float32."""
+    """(data, partial sums)."""
     width, lanes, parts, own = sums.width, sums.lanes, sums.parts, sums.own
     steps = -(-sums.rows // (parts * sums.chunks))
     each = max(1, sums.members // width)  # lanes of a group
@@ -114,20 +132,26 @@ def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
         with T.prim_func(s_tir=True):
             T.func_name("group_sums")
             T.func_attr(KERNEL)
-            data = T.arg("x", T.buffer((sums.images, sums.rows, sums.channels), sums.dtype))
-            out = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
+            data = T.arg("x", T.buffer(sums.shape, sums.dtype))
+            out = T.arg("partial", T.buffer(sums.partial_shape, "float32"))
             shared = T.sblock_alloc_buffer(
                 (2, parts * each, sums.groups), "float32", scope="shared"
             )
             loaded = T.sblock_alloc_buffer((width,), sums.dtype, scope="local")
             mine = T.sblock_alloc_buffer((2, own), "float32", scope="local")
+            if sums.has_pivot:
+                pivot = T.sblock_alloc_buffer((own,), "float32", scope="local")
             with (
                 T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
                 T.thread_binding(0, sums.chunks, thread="blockIdx.x") as chunk,
             ):
-                with _threads(lanes * parts) as thread:
+                with threads(lanes * parts) as thread:
                     part, lane = thread // lanes, thread % lanes
-                    _clear(mine)
+                    clear(mine)
+                    if sums.has_pivot:
+                        for group in range(own):
+                            first = data[image, 0, (lane // each * own + group) * sums.members]
+                            T.buffer_store(pivot, first, [group])
                     with (T.unroll if steps <= _UNROLL else T.serial)(0, steps) as step:
                         row = (chunk * steps + step) * parts + part
                         with when(row < sums.rows, steps * parts * sums.chunks != sums.rows):
@@ -136,106 +160,22 @@ def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
                                 T.buffer_store(loaded, value, [i])
                             for i in range(width):
                                 group, wide = i * own // width, loaded[i].astype("float32")
-                                _add(mine, [0, group], wide)
-                                _add(mine, [1, group], wide * wide)
+                                if sums.has_pivot:
+                                    wide = wide - pivot[group]
+                                add(mine, [0, group], wide)
+                                add(mine, [1, group], wide * wide)
                     place = part * each + lane % each
                     for which in range(2):
                         for group in range(own):
                             at = [which, place, lane // each * own + group]
                             T.buffer_store(shared, mine[which, group], at)
-                _add_up(shared, parts * each, sums.groups, lanes * parts)
-                with _threads(lanes * parts) as thread:
-                    for at in _turns(thread, 2 * sums.groups, lanes * parts):
+                add_up(shared, parts * each, sums.groups, lanes * parts)
+                with threads(lanes * parts) as thread:
+                    for at in turns(thread, 2 * sums.groups, lanes * parts):
                         which, group = at // sums.groups, at % sums.groups
-                        T.buffer_store(out, shared[which, 0, group], [image, chunk, which, group])
+                        T.buffer_store(out, shared[which, 0, group], [image, group, chunk, which])
+                    if sums.has_pivot:
+                        for group in turns(thread, sums.groups, lanes * parts):
+                            first = data[image, 0, group * sums.members]
+                            T.buffer_store(out, first, [image, group, chunk, 2])
         return builder.get()
-
-
-def affine_kernel(sums: GroupSums) -> tirx.PrimFunc:
-    """(partial sums, gamma, beta, scale, shift), the last two (images, channels) in float32; a
-    block for each group of an image."""
-    threads = 1 << (max(32, min(_THREADS, max(sums.chunks, sums.members))) - 1).bit_length()
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name("group_affine")
-            T.func_attr(KERNEL)
-            partial = T.arg("partial", T.buffer(partial_shape(sums), "float32"))
-            gamma, beta = (T.arg(n, T.buffer((sums.channels,), "float32")) for n in ("g", "b"))
-            outs = [
-                T.arg(n, T.buffer((sums.images, sums.channels), "float32"))
-                for n in ("scale", "shift")
-            ]
-            shared = T.sblock_alloc_buffer((2, threads, 1), "float32", scope="shared")
-            mine = T.sblock_alloc_buffer((2, 1), "float32", scope="local")
-            with (
-                T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
-                T.thread_binding(0, sums.groups, thread="blockIdx.x") as group,
-            ):
-                with _threads(threads) as thread:
-                    _clear(mine)
-                    for at in _turns(thread, sums.chunks, threads):
-                        for which in range(2):
-                            _add(mine, [which, 0], partial[image, at, which, group])
-                    for which in range(2):
-                        T.buffer_store(shared, mine[which, 0], [which, thread, 0])
-                _add_up(shared, threads, 1, threads)
-                with _threads(threads) as thread:
-                    for at in _turns(thread, sums.members, threads):
-                        channel = group * sums.members + at
-                        found = affine(
-                            sums, (shared[0, 0, 0], shared[1, 0, 0]), gamma[channel], beta[channel]
-                        )
-                        for out, value in zip(outs, found, strict=True):
-                            T.buffer_store(out, value, [image, channel])
-        return builder.get()
-
-
-def affine(
-    sums: GroupSums, of_group: tuple[Expr, Expr], gamma: Expr, beta: Expr
-) -> tuple[Expr, Expr]:
-    """Return the factor of a channel and the term that is added, from the sums of its group and of
-    its squares."""
-    count = tirx.const(1.0 / (sums.rows * sums.members), "float32")
-    mean, square = (total * count for total in of_group)
-    variance = tirx.max(square - mean * mean, tirx.const(0.0, "float32"))
-    scale = tirx.rsqrt(variance + tirx.const(sums.epsilon, "float32")) * gamma
-    return scale, beta - mean * scale
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[Expr]:
-    """Threads of a block; code after a nest of threads sees all of its stores."""
-    with T.thread_binding(0, count, thread="threadIdx.x") as thread:
-        yield thread
-
-
-def _turns(thread: Expr, size: int, threads: int) -> Iterator[Expr]:
-    """Yield the positions below ``size`` that are a thread's, in a guard where one may be
-    missing."""
-    for k in range(-(-size // threads)):
-        at = thread + k * threads
-        with when(at < size, (k + 1) * threads > size):
-            yield at
-
-
-def _clear(mine: tirx.Buffer) -> None:
-    for which in range(2):
-        for group in range(int(mine.shape[1])):
-            T.buffer_store(mine, tirx.const(0.0, "float32"), [which, group])
-
-
-def _add(buffer: tirx.Buffer, at: list[int], value: Expr) -> None:
-    T.buffer_store(buffer, buffer[tuple(at)] + value, at)
-
-
-def _add_up(shared: tirx.Buffer, count: int, groups: int, threads: int) -> None:
-    """Add up ``shared`` (2, count, groups) along its middle axis, into place 0."""
-    while count > 1:
-        half = -(-count // 2)
-        moved = (count - half) * groups
-        with _threads(threads) as thread:
-            for at in _turns(thread, 2 * moved, threads):
-                which, place, group = at // moved, at % moved // groups, at % groups
-                value = shared[which, place, group] + shared[which, place + half, group]
-                T.buffer_store(shared, value, [which, place, group])
-        count = half
