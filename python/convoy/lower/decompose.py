@@ -22,6 +22,7 @@ from ..graph.expr import (
 )
 from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
+from .accumulate import NARROW
 from .bools import OF_BOOLS
 
 #: Missing in TVM.
@@ -29,6 +30,9 @@ _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle")
 #: A median is sorted by the host, which cannot read a GPU's memory; a split copies all parts, where
 #: slices are fused with what reads them.
 _ON_GPU = relax_ops("median split")
+#: Of one block each.
+_DEVIATIONS = relax_ops("variance std")
+_SMS, _LONG = 132, 1 << 15
 #: Over one element they are element-wise, and fused as such.
 _NORMS = relax_ops("nn.layer_norm nn.softmax")
 
@@ -36,7 +40,7 @@ _NORMS = relax_ops("nn.layer_norm nn.softmax")
 class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
-    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | _NORMS | OF_BOOLS.keys()
+    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | _DEVIATIONS | _NORMS | OF_BOOLS.keys()
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
@@ -55,7 +59,9 @@ class Decompose(Rewriter):
             return self._median(call, old)
         if name in _NORMS:
             return self._norm(call)
-        return self._split(call, old)
+        if name == "relax.split":
+            return self._split(call, old)
+        return self._deviation(call)
 
     def _pixel_shuffle(self, x: relax.Expr, factor: int, shape: tuple[int, ...]) -> relax.Expr:
         """(..., c * f * f, h, w) -> (..., c, h * f, w * f)"""
@@ -83,6 +89,19 @@ class Decompose(Rewriter):
         value = self.reshaped(scale[1], (1,)) if scale else one
         return op.where(self.emit(op.isfinite(x)), value, nan)
 
+    def _deviation(self, call: relax.Call) -> relax.Expr:
+        """The mean of the squares of distances from the mean, or its root, in float32."""
+        (x,), axes, dtype = call.args, call.attrs.axis, dtype_of(call.args[0])
+        if dtype in NARROW:
+            x = self.emit(op.astype(x, "float32"))
+        mean = self.emit(op.mean(x, axes, True))
+        distance = self.emit(op.subtract(x, mean))
+        square = self.emit(op.multiply(distance, distance))
+        found = self.emit(op.mean(square, axes, bool(call.attrs.keepdims)))
+        if op_name(call) == "relax.std":
+            found = self.emit(op.sqrt(found))
+        return op.astype(found, dtype) if dtype in NARROW else found
+
     def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
         """The lower of the two middle values of an even number, and its place for one axis."""
         x, axes = call.args[0], call.attrs.axis
@@ -108,7 +127,17 @@ def _concerned(call: relax.Call) -> bool:
         return dtype_of(call.args[0]) == "bool"
     if name in _NORMS:
         return on_gpu() and _is_of_one_element(call)
+    if name in _DEVIATIONS:
+        return on_gpu() and _is_long(call)
     return name in _ANYWHERE or on_gpu()
+
+
+def _is_long(deviation: relax.Call) -> bool:
+    """Whether a block for each result, or one thread for a scalar, takes longer than several
+    kernels of the whole GPU."""
+    results = math.prod(shape_of(deviation))
+    count = math.prod(shape_of(deviation.args[0])) // max(1, results)
+    return not rank_of(deviation) or (results < _SMS and count > _LONG)
 
 
 def _is_of_one_element(norm: relax.Call) -> bool:

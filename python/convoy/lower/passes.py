@@ -25,11 +25,13 @@ from .group_norms import GroupNorms
 from .interiors import ReadInteriors
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
+from .long_norms import LongNorms
 from .movements import fuse_movements
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
+from .scalars import Scalars
 from .slices import fuse_slices
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
@@ -67,9 +69,9 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
-        *([RowNorms(), GroupNorms(), ReadInteriors()] if on_gpu() else []),
+        *([LongNorms(), RowNorms(), GroupNorms(), ReadInteriors()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
-        *([SplitReductions()] if on_gpu() else []),
+        *([SplitReductions(), Scalars()] if on_gpu() else []),
         RewritePower(),  # pow() of negative bases on CUDA
         tvm.transform.Sequential(fuse_passes(keep_nan)),
     ]

@@ -35,7 +35,7 @@ ELEMENTWISE = relax_ops(
 )
 #: What zeros are for a sum.
 _NEUTRAL = {"relax.sum": 0.0, "relax.mean": 0.0, "relax.max": -math.inf, "relax.min": math.inf}
-_REDUCE: dict[str, Callable[..., relax.Expr]] = {
+REDUCE: dict[str, Callable[..., relax.Expr]] = {
     "relax.sum": op.sum, "relax.mean": op.mean, "relax.max": op.max, "relax.min": op.min,
 }  # fmt: skip
 
@@ -43,7 +43,7 @@ _REDUCE: dict[str, Callable[..., relax.Expr]] = {
 class SplitReductions(Rewriter):
     """Split sums, means, maxima and minima of floats."""
 
-    ops: ClassVar[frozenset[str] | None] = frozenset(_REDUCE)
+    ops: ClassVar[frozenset[str] | None] = frozenset(REDUCE)
 
     def start(self, func: relax.Function) -> None:
         readers = Counter(used_vars(result_of(func)))
@@ -70,7 +70,7 @@ class SplitReductions(Rewriter):
         ]
         middle = [max(1, sizes[a]) if a in reduced else shape[a] for a in left]
         parts = [i for i, a in enumerate(left) if a in reduced and sizes[a]]
-        result = _REDUCE[name](self.reshaped(of_parts, tuple(middle)), parts, keepdims)
+        result = REDUCE[name](self.reshaped(of_parts, tuple(middle)), parts, keepdims)
         if share != 1:
             result = op.multiply(self.emit(result), relax.const(share, wide))
         return self._cast(self.emit(result), dtype)
@@ -80,7 +80,7 @@ class SplitReductions(Rewriter):
     ) -> tuple[relax.Expr, Counter[int], float]:
         """The results of parts, how many there are along each axis, and what the mean of all is
         to be multiplied by where zeros were added."""
-        reduce, shape = _REDUCE[name], shape_of(x)
+        reduce, shape = REDUCE[name], shape_of(x)
         axis = max(axes, key=lambda axis: shape[axis])
         most = max(2, min(_root(shape, axes), shape[axis] // 2))
         parts = max(n for n in range(1, most + 1) if shape[axis] % n == 0)

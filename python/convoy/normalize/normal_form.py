@@ -18,6 +18,7 @@ The passes, in order:
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonSubexpr  what is computed twice -> computed once
     NestPools            maxima over large windows -> maxima of those over smaller ones
+    LargePools           large windows -> rows, then columns, or reductions
     ShortProducts        linear layers over a few heads, permuted -> element-wise
     ShortSums            sums of a few elements along an axis -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
@@ -62,6 +63,7 @@ from .covering_filters import FlattenCovered
 from .few_outputs import FoldFewOutputs
 from .height_one import HeightOne
 from .integer_arithmetic import IntegerArithmetic
+from .large_pools import LargePools
 from .layout import ChannelsLast
 from .lift import LiftKernels
 from .linear_branches import MergeBranches
@@ -151,6 +153,7 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         relax.transform.EliminateCommonSubexpr(call_only=True),
         NestPools(),
+        LargePools(),
         ShortProducts(),
         ShortSums(),
         RecognizeRowNorms(),

@@ -21,6 +21,7 @@ from tvm_ffi import StructuralKey
 
 from ..errors import UnsupportedOp
 from ..progress import step
+from .arg_reduce import ArgReduce
 from .batch_matmul import BatchMatmul
 from .channel_reduce import ChannelReduce
 from .column_reduce import ColumnReduce
@@ -46,6 +47,7 @@ RULES: tuple[ScheduleRule, ...] = (
     RowReduce(),
     Window(),
     ColumnReduce(),
+    ArgReduce(),
     dlight.gpu.GeneralReduction(),
     Fallback(),
     ThreadPerElement(),
