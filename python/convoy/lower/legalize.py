@@ -26,6 +26,7 @@ from ..graph.target import on_gpu
 from ..ops.activation import legalize_softplus
 from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.conv_attrs import has_normal_layouts
+from ..ops.layer_norm_backward import BACKWARD as LAYER_NORM
 from ..ops.pool_backward import MAX_POOL
 from ..tir.channel_sums import ChannelSums
 from ..tir.loads import VECTOR_LIMIT
@@ -66,6 +67,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.nn.softplus": legalize_softplus,
             STATS: legalize_training.batch_norm_stats,
             GRAD_STATS: legalize_training.batch_norm_grad_stats,
+            LAYER_NORM: legalize_training.layer_norm_backward,
             MAX_POOL: legalize_training.max_pool2d_backward,
             **(legalize_nan.legalizations() if keep_nan else {}),
         }

@@ -19,6 +19,8 @@ from ..tir import pool_gradient
 from ..tir.channel_sums import ChannelSums, partial_shape
 from ..tir.channel_sums_kernels import kernels
 from ..tir.pool_gradient import MaxPool
+from ..tir.row_norm_gradient import gradient_kernel
+from ..tir.row_norms import LONGEST_ROW, RowNorm
 from .default import default_legalize
 
 #: One number of each input.
@@ -50,6 +52,27 @@ def max_pool2d_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.
         dy, x, y = (builder.emit(relax.op.permute_dims(e, to)) for e in (dy, x, y))
     dx = _call_pool_kernels(builder, functions, dy, x, y)
     return dx if layout == "NHWC" else builder.emit(relax.op.permute_dims(builder.emit(dx), back))
+
+
+def layer_norm_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """One kernel for rows that a block keeps in registers; loops for others."""
+    dy, x, gamma = call.args
+    *outer, columns = shape_of(x)
+    dtypes = {dtype_of(dy), dtype_of(x)}
+    fits = 1 < columns <= LONGEST_ROW and len(dtypes) == 1 and dtype_of(gamma) == "float32"
+    if not on_gpu() or not fits:
+        return default_legalize(builder, call)
+    epsilon = float(attr_fields(call.attrs)["epsilon"])
+    rows, dtype = math.prod(outer), dtype_of(x)
+    norm = RowNorm("layer_norm_gradient", rows, columns, dtype, dtype, epsilon)
+    callee = builder.add_func(gradient_kernel(norm), norm.kind)
+    flat = [builder.emit(relax.op.reshape(value, norm.shape)) for value in (dy, x)]
+    types = [relax.TensorType(norm.shape, dtype), *[relax.TensorType((rows,), "float32")] * 2]
+    found = builder.emit(relax.op.call_tir(callee, [*flat, gamma], types))
+    shapes = (shape_of(x), *[(*outer, 1)] * 2)
+    results = [builder.emit(relax.TupleGetItem(found, i)) for i in range(3)]
+    reshaped = map(relax.op.reshape, results, shapes)
+    return relax.Tuple([builder.emit(result) for result in reshaped])
 
 
 def emit_sums(

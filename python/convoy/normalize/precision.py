@@ -33,6 +33,7 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter, used_vars
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
+from ..ops.layer_norm_backward import BACKWARD as LAYER_NORM_BACKWARD
 from ..ops.optimizer import SQUARED_NORM, UPDATE
 
 POLICIES = ("float32", "tf32", "float16", "bfloat16")
@@ -66,6 +67,9 @@ NORMS = relax_ops(
     nn.batch_norm
     """
 )
+
+#: How many leading operands are data; the others are vectors in float32.
+_DATA_OPERANDS = {**DATA_OPERANDS, LAYER_NORM_BACKWARD: 2}
 
 _SOFTMAX = "relax.nn.softmax"
 
@@ -166,10 +170,11 @@ class ApplyPrecision(Rewriter):
             # In float32 a cast to 16 bit rounds; 16 bits are those of the policy otherwise.
             widens = "float32" in (self.dtype, dtype_of(old))
             return self.cast(call.args[0], dtype_of(old) if widens else self.dtype)
-        if name in DATA_OPERANDS:
-            dtype = self._followed(call.args[: DATA_OPERANDS[name]]) or self.dtype
-            data = [self.cast(a, dtype) for a in call.args[: DATA_OPERANDS[name]]]
-            vectors = [self.cast(a, "float32") for a in call.args[DATA_OPERANDS[name] :]]
+        if name in _DATA_OPERANDS:
+            count = _DATA_OPERANDS[name]
+            dtype = self._followed(call.args[:count]) or self.dtype
+            data = [self.cast(a, dtype) for a in call.args[:count]]
+            vectors = [self.cast(a, "float32") for a in call.args[count:]]
             return call_like(call, data + vectors)
         if name == SQUARED_NORM:
             return call_like(call, list(call.args))

@@ -13,6 +13,7 @@ from tvm.relax import op
 
 from ..graph.expr import dtype_of, ints, shape_of
 from .gradient import rule_for
+from .layer_norm_backward import layer_norm_backward
 
 
 def _norm(
@@ -59,7 +60,21 @@ def _layer_norm(
 ) -> list[relax.Expr]:
     shape = shape_of(call.args[0])
     axes = [axis % len(shape) for axis in ints(call.attrs.axes)]
+    if axes == [len(shape) - 1] and call.attrs.scale and call.attrs.center:
+        return _of_rows(ctx, call, dy)
     return _norm(ctx, call, dy, shape, axes, axes)
+
+
+def _of_rows(ctx: relax.BlockBuilder, call: relax.Call, dy: relax.Expr) -> list[relax.Expr]:
+    """The gradients of a layer norm over the last axis."""
+    x, gamma, _ = call.args
+    both = ctx.emit(layer_norm_backward(dy, x, gamma, call.attrs.epsilon))
+    dx, mean, rstd = (ctx.emit(relax.TupleGetItem(both, i)) for i in range(3))
+    if dtype_of(x) != "float32":
+        mean, rstd = (ctx.emit(op.astype(value, dtype_of(x))) for value in (mean, rstd))
+    unit = op.multiply(op.subtract(x, mean), rstd)
+    rows = list(range(len(shape_of(x)) - 1))
+    return [dx, op.sum(op.multiply(dy, unit), rows), op.sum(dy, rows)]
 
 
 @rule_for("nn.instance_norm")

@@ -122,28 +122,36 @@ def kernel(norm: RowNorm) -> tirx.PrimFunc:
         with T.prim_func(s_tir=True):
             T.func_name(norm.kind)
             T.func_attr(KERNEL)
-            _Kernel(norm).emit()
+            RowKernel(norm).emit()
         return builder.get()
 
 
-class _Kernel:
+class RowKernel:
     """A kernel under construction, with its parameters, registers and shared memory."""
+
+    #: Values of a row that all of its threads have.
+    STATISTICS = 2
 
     def __init__(self, norm: RowNorm) -> None:
         self.norm = norm
+        self._parameters()
+        self.loaded = registers((norm.steps, norm.width), norm.dtype)
+        self.kept = registers((norm.steps, norm.width), "float32")
+        self.factors = [registers((norm.steps, norm.width), "float32") for _ in self.vectors]
+        self.stored = registers((norm.width,), norm.out_dtype)
+        self.row_values = registers((self.STATISTICS,), "float32")
+        warps = norm.lanes // _WARP
+        if warps > 1:
+            shape = (self.STATISTICS, warps)
+            self.of_warps = T.sblock_alloc_buffer(shape, "float32", scope="shared")
+
+    def _parameters(self) -> None:
+        norm = self.norm
         self.data = T.arg("x", T.buffer(norm.shape, norm.dtype))
         self.vectors = [
             T.arg(f"v{i}", T.buffer((norm.columns,), "float32")) for i in range(norm.vectors)
         ]
         self.out = T.arg("y", T.buffer((norm.rows, norm.columns), norm.out_dtype))
-        self.loaded = _registers((norm.steps, norm.width), norm.dtype)
-        self.kept = _registers((norm.steps, norm.width), "float32")
-        self.factors = [_registers((norm.steps, norm.width), "float32") for _ in self.vectors]
-        self.stored = _registers((norm.width,), norm.out_dtype)
-        self.row_values = _registers((2,), "float32")
-        warps = norm.lanes // _WARP
-        if warps > 1:
-            self.of_warps = T.sblock_alloc_buffer((2, warps), "float32", scope="shared")
 
     def emit(self) -> None:
         norm = self.norm
@@ -153,24 +161,31 @@ class _Kernel:
         ):
             self.lane = tirx.indexmod(thread, norm.lanes)
             self.row = block * norm.parts + tirx.indexdiv(thread, norm.lanes)
-            if norm.kind == "layer_norm":
-                self._layer_norm()
-            elif norm.kind == "rms_norm":
-                self._rms_norm()
-            else:
-                self._softmax(norm.kind == "log_softmax")
+            self._body()
+
+    def _body(self) -> None:
+        if self.norm.kind == "layer_norm":
+            self._layer_norm()
+        elif self.norm.kind == "rms_norm":
+            self._rms_norm()
+        else:
+            self._softmax(self.norm.kind == "log_softmax")
 
     def _layer_norm(self) -> None:
-        count = float(self.norm.columns)
         self._load()
-        mean = self._keep(0, self._statistic(0, 0.0, _add, lambda x: x) / count)
-        squares = self._statistic(1, 0.0, _add, lambda x: (x - mean) * (x - mean))
-        scale = self._keep(1, tirx.rsqrt(squares / count + self.norm.epsilon))
+        mean, scale = self._mean_and_scale()
         self._store(lambda x, gamma, beta: (x - mean) * scale * gamma + beta)
+
+    def _mean_and_scale(self) -> tuple[Expr, Expr]:
+        """The mean of a row, and one over its deviation."""
+        count = float(self.norm.columns)
+        mean = self._keep(0, self._statistic(0, 0.0, add, lambda x, *_: x) / count)
+        squares = self._statistic(1, 0.0, add, lambda x, *_: (x - mean) * (x - mean))
+        return mean, self._keep(1, tirx.rsqrt(squares / count + self.norm.epsilon))
 
     def _rms_norm(self) -> None:
         self._load()
-        squares = self._statistic(0, 0.0, _add, lambda x: x * x)
+        squares = self._statistic(0, 0.0, add, lambda x: x * x)
         scale = self._keep(0, tirx.rsqrt(squares / float(self.norm.columns) + self.norm.epsilon))
         self._store(lambda x, gamma: x * scale * gamma)
 
@@ -178,15 +193,19 @@ class _Kernel:
         self._load()
         largest = self._statistic(0, _LOWEST, tirx.max, lambda x: x)
         if logarithm:
-            total = self._statistic(1, 0.0, _add, lambda x: tirx.exp(x - largest))
+            total = self._statistic(1, 0.0, add, lambda x: tirx.exp(x - largest))
             logarithm_of_total = self._keep(1, tirx.log(total))
             self._store(lambda x: x - largest - logarithm_of_total)
             return
         for k, _ in self._vectors():
             for i in range(self.norm.width):
                 T.buffer_store(self.kept, tirx.exp(self.kept[k, i] - largest), [k, i])
-        share = self._keep(1, 1.0 / self._statistic(1, 0.0, _add, lambda x: x))
+        share = self._keep(1, 1.0 / self._statistic(1, 0.0, add, lambda x: x))
         self._store(lambda x: x * share)
+
+    def _elements(self, k: int, i: int) -> tuple[Expr, ...]:
+        """What a thread keeps of an element."""
+        return (self.kept[k, i],)
 
     def _keep(self, which: int, value: Expr) -> Expr:
         """A value of the row in place of a statistic that it is computed of."""
@@ -204,10 +223,8 @@ class _Kernel:
                 yield k, group * norm.width
 
     def _load(self) -> None:
-        """Keep a thread's elements. Threads behind the last row read that row: all threads of a
-        warp take part in shuffles."""
-        norm = self.norm
-        row = tirx.min(self.row, norm.rows - 1) if norm.rows % norm.parts else self.row
+        """Keep a thread's elements."""
+        norm, row = self.norm, self._read_row()
         first: Expr | int = 0
         if norm.run is not None:
             first = norm.run.offset + tirx.indexmod(row, norm.run.count) * norm.columns
@@ -225,6 +242,11 @@ class _Kernel:
             for k, column in self._vectors():
                 self._load_factors(k, column)
 
+    def _read_row(self) -> Expr:
+        """Threads behind the last row read that row: all of a warp take part in shuffles."""
+        norm = self.norm
+        return tirx.min(self.row, norm.rows - 1) if norm.rows % norm.parts else self.row
+
     def _load_factors(self, k: int, column: Expr) -> None:
         """Load gamma and beta of a thread's vector."""
         piece = min(self.norm.width, _VECTOR)
@@ -233,9 +255,7 @@ class _Kernel:
                 with T.vectorized(0, piece) as i:
                     T.buffer_store(factors, vector[column + begin + i], [k, begin + i])
 
-    def _statistic(
-        self, which: int, start: float, join: Join, value: Callable[[Expr], Expr]
-    ) -> Expr:
+    def _statistic(self, which: int, start: float, join: Join, value: Callable[..., Expr]) -> Expr:
         """Join the values of all elements of the row; each of its threads has the result."""
         norm, at = self.norm, [which]
 
@@ -245,7 +265,7 @@ class _Kernel:
         T.buffer_store(self.row_values, tirx.const(start, "float32"), at)
         for k, _ in self._vectors():
             for i in range(norm.width):
-                take(value(self.kept[k, i]))
+                take(value(*self._elements(k, i)))
         lanes = min(norm.lanes, _WARP)
         for bit in reversed(range(lanes.bit_length() - 1)):
             take(_of_lane_with(1 << bit, self.row_values[which]))
@@ -268,13 +288,14 @@ class _Kernel:
                 if not norm.waits:
                     self._load_factors(k, column)
                 for i in range(norm.width):
-                    result = value(self.kept[k, i], *(factors[k, i] for factors in self.factors))
+                    factors = (factors[k, i] for factors in self.factors)
+                    result = value(*self._elements(k, i), *factors)
                     T.buffer_store(self.stored, result.astype(norm.out_dtype), [i])
                 with T.vectorized(0, norm.width) as i:
                     T.buffer_store(self.out, self.stored[i], [self.row, column + i])
 
 
-def _registers(shape: tuple[int, ...], dtype: str) -> tirx.Buffer:
+def registers(shape: tuple[int, ...], dtype: str) -> tirx.Buffer:
     return T.sblock_alloc_buffer(shape, dtype, scope="local")
 
 
@@ -283,5 +304,5 @@ def _of_lane_with(bits: int, value: Expr) -> Expr:
     return T.tvm_warp_shuffle_xor(tirx.const(0xFFFFFFFF, "uint32"), value, bits, _WARP, _WARP)
 
 
-def _add(a: Expr, b: Expr) -> Expr:
+def add(a: Expr, b: Expr) -> Expr:
     return a + b
