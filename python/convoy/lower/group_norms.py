@@ -20,6 +20,7 @@ from tvm.tirx import Expr
 
 from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..tir.group_sums import (
     GroupSums,
     affine,
@@ -27,7 +28,6 @@ from ..tir.group_sums import (
     partial_shape,
     sums_kernel,
 )
-from .accumulate import NARROW
 
 
 class GroupNorms(Rewriter):
@@ -38,7 +38,7 @@ class GroupNorms(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         made, shape = self.producer(call.args[0], "relax.astype"), shape_of(old)
-        if made is None or dtype_of(made.args[0]) not in NARROW or not _channels_last(old):
+        if made is None or dtype_of(made.args[0]) not in HALF_DTYPES or not _channels_last(old):
             return None
         data, (_, gamma, beta) = made.args[0], call.args
         n, *image, c = shape

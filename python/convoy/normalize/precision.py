@@ -20,7 +20,6 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from ..graph.expr import (
-    FLOAT_DTYPES,
     attr_fields,
     call_like,
     dtype_of,
@@ -31,6 +30,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, used_vars
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.optimizer import SQUARED_NORM, UPDATE
