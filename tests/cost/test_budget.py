@@ -8,7 +8,7 @@ import pytest
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
-from convoy.cost.price import price_workloads
+from convoy.cost.offers import price_workloads
 from convoy.cost.recorded import RecordedCost
 from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate, Decline

@@ -14,7 +14,7 @@ from tvm import relax
 import convoy
 from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
-from convoy.cost.model import CostModel
+from convoy.cost.recorded import RecordedCost
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -230,11 +230,17 @@ def test_explanation_names_rivals_fusions_declines_and_consequences(
     assert max(map(len, lines)) <= 80
 
 
-class Counting(CostModel):
+class Counting(RecordedCost):
     """Known measurements of some kernels."""
 
     def __init__(self, known: set[str]) -> None:
         self._known = known
+
+    def calibrate(self, *_: object) -> None:
+        pass
+
+    def candidates(self, workload: Workload) -> list[Candidate]:
+        return []
 
     def measurements(
         self, workload: Workload, candidates: Sequence[Candidate]

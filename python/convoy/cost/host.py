@@ -104,7 +104,7 @@ class HostTimes:
     def _kinds_here(self) -> dict[tuple[str, str], Usual]:
         return {(k[0], k[3]): usual for k, usual in self.usual.items() if k[2] == self.boot}
 
-    def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
+    def _uncalibrated(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
         """Records of other machines that have no ratio yet and could give one, by origin."""
         found: dict[Origin, list[Record]] = {}
         for record in records:
@@ -129,7 +129,7 @@ class HostTimes:
         candidate here; what fails is left out. Candidates that are ``ready`` to run come first;
         of an origin without any, ``prepare`` is told of those to come, all at once."""
         samples = {}
-        for own, known in self.unknown(records).items():
+        for own, known in self._uncalibrated(records).items():
             samples[own] = chosen([r for r in known if ready(r.candidate)] or known)
         with contextlib.suppress(ConvoyError):  # a failed build fails again below
             prepare([(r.workload, r.candidate) for known in samples.values() for r in known])
@@ -148,21 +148,6 @@ class HostTimes:
                 ):
                     pairs.append((self.recorded(record), measurement))
             self.ratios[own] = ratio_of(pairs)
-
-    def to_json(self) -> list[list[object]]:
-        return [
-            [backend, host, ratio.enqueue, ratio.wait, ratio.samples]
-            for (backend, host), ratio in self.ratios.items()
-        ]
-
-    @classmethod
-    def from_json(cls, data: Iterable[Sequence[object]], boot: str = "") -> HostTimes:
-        """Inverse of :meth:`to_json`."""
-        ratios: Mapping[Origin, Ratio] = {
-            (str(backend), str(host)): Ratio(float(str(q)), float(str(w)), int(str(n)))
-            for backend, host, q, w, n in data
-        }
-        return cls(boot, dict(ratios))
 
 
 def _with_usual(measurement: Measurement, usual: Usual | None) -> Measurement:

@@ -55,9 +55,10 @@ class RecordedCost(CostModel):
         workloads: Sequence[Workload],
         backends: Collection[str],
         again: Again,
-        ready: Ready = lambda _: True,
-        prepare: Prepare = lambda _: None,
+        ready: Ready,
+        prepare: Prepare,
     ) -> None:
+        """Rescale host times of other hosts to this CPU (:meth:`HostTimes.calibrate`)."""
         if self._hosts is None:
             return
         records = (record for w in workloads for record in self._found(w).values())

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..cost.native import leftover_us, native_us
-from ..cost.price import declined
+from ..cost.offers import declined
 from ..ir import objective as objectives
 from ..ir.device import Device
 from ..ir.offer import Offer, Offers

@@ -179,6 +179,5 @@ def explained(
         for objective in objectives.OBJECTIVES
         if objective != placed.plan.objective
     }
-    plan, graph = placed.plan, placed.graph
-    why = explain(plan, graph.subgraphs, offers, others, graph.device)
+    why = explain(placed.plan, placed.graph.subgraphs, offers, others)
     return dataclasses.replace(placed, explanation=why)

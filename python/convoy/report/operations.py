@@ -78,7 +78,7 @@ def explained(plan: Plan) -> Explanation:
         for name in objectives.OBJECTIVES
         if known and name != plan.objective
     }
-    return explain(plan, wholes, offers, others, plan.device)
+    return explain(plan, wholes, offers, others)
 
 
 def _under(plan: Plan, objective: str) -> Plan:
