@@ -22,13 +22,11 @@ from ..ir.schedule import Schedule
 from ..ir.schedule_parts import Occupancy, Op
 from ..streams import occupancy
 from ..streams.dependence import Dependences
-from ..streams.planner import close_schedules, multi_stream, retime, single_stream
+from ..streams.planner import LEAST_GAIN, close_schedules, multi_stream, retime, single_stream
 from ..streams.simulate import simulate
 from .cover import Cover
 from .simulated import cover_ops, fastest
 
-#: Several streams are planned for above this predicted speedup over one.
-LEAST_GAIN = 1.03
 #: Kernels are exchanged for a predicted speedup above this.
 LEAST_EXCHANGE = 1.01
 #: Candidates slower than this many times the chosen kernel are not tried.

@@ -26,7 +26,7 @@ COUNTED = {
 }
 
 
-def explain(
+def explanation_of(
     plan: Plan,
     subgraphs: Sequence[Subgraph],
     offers: Mapping[Workload, Offers],

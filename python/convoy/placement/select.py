@@ -18,7 +18,7 @@ from .cover import Cover, find_cover
 from .greedy import choose_greedily
 from .placement import Placement, placement_of, placement_of_cover, source_of
 from .priced import priced
-from .reasons import explain
+from .reasons import explanation_of
 from .simulated import STREAMS
 
 SEARCHES = ("greedy", "exact", "evolve")
@@ -179,5 +179,5 @@ def explained(
         for objective in objectives.OBJECTIVES
         if objective != placed.plan.objective
     }
-    why = explain(placed.plan, placed.graph.subgraphs, offers, others)
+    why = explanation_of(placed.plan, placed.graph.subgraphs, offers, others)
     return dataclasses.replace(placed, explanation=why)

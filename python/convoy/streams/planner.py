@@ -17,6 +17,8 @@ from .simulate import linked, simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
+#: A predicted speedup of several streams over one below this is not believed without a trial.
+LEAST_GAIN = 1.03
 #: Schedules up to this many times the best predicted time are close to it.
 CLOSE = 1.15
 
