@@ -197,7 +197,7 @@ def origin(record: Record) -> Origin:
     return record.candidate.backend, record.environment.host
 
 
-def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
+def chosen(records: Sequence[Record]) -> list[Record]:
     """Records that stand for all: of the kernel that most of them use, so that little has to be
     compiled, and of workloads spread evenly over the names. The same for the same records."""
     uses = Counter(record.candidate.kernel.split(".")[0] for record in records)
@@ -205,8 +205,8 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
     of_it = [r for r in records if r.candidate.kernel.split(".")[0] == common]
     by_workload = {r.workload.key: r for r in sorted(of_it, key=lambda r: r.candidate.kernel)}
     keys = sorted(by_workload)
-    if len(keys) > most:
-        keys = [keys[round(i * (len(keys) - 1) / (most - 1))] for i in range(most)]
+    if len(keys) > SAMPLES:
+        keys = [keys[round(i * (len(keys) - 1) / (SAMPLES - 1))] for i in range(SAMPLES)]
     return [by_workload[key] for key in keys]
 
 

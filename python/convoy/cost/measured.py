@@ -15,10 +15,10 @@ from ..ir.workload import Workload
 from .estimate_errors import Errors
 from .estimates import estimated
 from .gain import Belief, most_gain
-from .links import LEAST_GAIN_US, Link, untimed_links
 from .local_measurements import LocalMeasurements, Save
 from .model import CostModel
 from .recorded import RecordedCost
+from .untimed_links import LEAST_GAIN_US, Link, untimed_links
 
 #: Candidates that are measured before gains are computed again.
 IN_TURN = 4

@@ -50,16 +50,20 @@ def price_workloads(
         costs.weigh(Counter(workload for own in operations for workload in set(own)))
     costs.prefetch(list(proposals.items()))
     for workload, candidates in proposals.items():
-        offers = found[workload]
-        measurements = costs.measurements(workload, candidates)
-        for candidate, measurement in zip(candidates, measurements, strict=True):
-            if measurement is None:
-                offers.unmeasured.append(candidate)
-            elif measurement.ok:
-                offers.measured.append(Offer(candidate, measurement))
-            else:
-                offers.failed.append(Offer(candidate, measurement))
+        _add(found[workload], candidates, costs.measurements(workload, candidates))
     return found
+
+
+def _add(
+    offers: Offers, candidates: Sequence[Candidate], measurements: Sequence[Measurement | None]
+) -> None:
+    for candidate, measurement in zip(candidates, measurements, strict=True):
+        if measurement is None:
+            offers.unmeasured.append(candidate)
+        elif measurement.ok:
+            offers.measured.append(Offer(candidate, measurement))
+        else:
+            offers.failed.append(Offer(candidate, measurement))
 
 
 def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:

@@ -66,7 +66,7 @@ class Cut:
     ends: Ends = (0, 0)
     sources: list[tuple[Cut | None, Pick | None]] = field(default_factory=list)
     parts: list[Rows] = field(default_factory=list)
-    rows: Rows = None  # type: ignore[assignment]
+    rows: Rows = field(init=False)
 
 
 @dataclass(frozen=True)

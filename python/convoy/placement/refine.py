@@ -73,8 +73,7 @@ def refine(
     ``budget`` is that of the evolution. A finalist replaces the best seed only where its median is
     lower by more than the two spreads.
     """
-    start = {**seed_covers(graph, objective, backends), **(seeds or {})}
-    start = _distinct(start)
+    start = _distinct({**seed_covers(graph, objective, backends), **(seeds or {})})
 
     def simulated(cover: Cover) -> float:
         return scheduled_us(cover, device, streams)
