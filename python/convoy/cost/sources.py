@@ -31,12 +31,12 @@ def cost_model(
     costs: str | CostModel | None,
     backends: Sequence[Backend],
     device: Device,
-    records: str | os.PathLike[str] | None,
+    records: str | os.PathLike[str] | None = None,
     *,
-    measure: bool,
-    most_measured: int | None,
-    budget: float | None,
-    host_times: bool,
+    measure: bool = False,
+    most_measured: int | None = None,
+    budget: float | None = None,
+    host_times: bool = True,
 ) -> tuple[CostModel, str]:
     """Return the cost model of a placement, and the id of the environment that it speaks of.
 

@@ -74,7 +74,7 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
         The plan with other kernels, each with the one that it replaces as runner-up; ``plan``
         itself if one stream, or the kernels as they are, serve as well.
     """
-    ops = cover_ops(cover, plan.device)
+    ops = cover_ops(cover)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
     if cover.objective != "graph" or not parallel:  # other objectives launch one after another
         return plan

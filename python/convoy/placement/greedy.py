@@ -8,7 +8,7 @@ leaves to TVM.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..cost.native import leftover_us, native_us
 from ..cost.offers import declined
@@ -24,10 +24,7 @@ from .rank import make_choice, rank
 
 
 def choose_greedily(
-    graph: MatchGraph,
-    offers: Mapping[Workload, Offers],
-    objective: str,
-    backends: Collection[str],
+    graph: MatchGraph, offers: Mapping[Workload, Offers], objective: str
 ) -> list[Choice]:
     """Choose subgraphs and their kernels, one root after the other.
 
@@ -41,7 +38,7 @@ def choose_greedily(
             return objectives.own_cost(ranked[0].measurement, objective)[0]
         return None if found.unmeasured else math.inf
 
-    chosen = fuse(plausible(graph, backends, declined(offers)), cheapest, graph.device)
+    chosen = fuse(plausible(graph, graph.backends, declined(offers)), cheapest, graph.device)
     named = [(s.id, offers[s.require_workload()]) for s in chosen]
     runnable = [(name, found) for name, found in named if found.measured or found.unmeasured]
     return choose_kernels(runnable, objective)
