@@ -16,7 +16,8 @@ from tvm import relax
 import convoy
 from convoy import pipeline
 from convoy.backends.base import Backend, Binary
-from convoy.cost.host import SAMPLES, HostTimes, chosen, ratio_of, usual_times
+from convoy.cost.host import SAMPLES, HostTimes, chosen, ratio_of
+from convoy.cost.usual_host_times import usual_times
 from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device

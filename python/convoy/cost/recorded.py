@@ -11,9 +11,10 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .host import Again, HostTimes, Prepare, Ready, usual_times
+from .host import Again, HostTimes, Prepare, Ready
 from .model import CostModel
 from .nearest import Neighbours
+from .usual_host_times import usual_times
 
 if TYPE_CHECKING:
     from ..records.environment import Environment

@@ -12,7 +12,6 @@ from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import Subgraph
 from .explanation import Explanation, Fusion, OpExplanation, Otherwise, Rival
-from .priced import longest_of
 from .rank import rank
 
 #: The cost of one launch under each objective, in words.
@@ -138,7 +137,6 @@ def _fusions(
     choice: Choice, group: Sequence[Subgraph], offers: Mapping[Workload, Offers], plan: Plan
 ) -> tuple[Fusion, ...]:
     """The alternatives of one root, longest first, without those that were not priced."""
-    longest = longest_of(group)
     found = []
     for subgraph in group:
         known = offers.get(subgraph.require_workload())
@@ -150,7 +148,7 @@ def _fusions(
                 known.workload.epilogue.name,
                 ranked[0].candidate.key if ranked else "",
                 objectives.own_cost(ranked[0].measurement, plan.objective)[0] if ranked else None,
-                leftover_us(subgraph, longest, plan.device),
+                leftover_us(subgraph, group[0], plan.device),
                 subgraph.id == choice.subgraph,
             )
         )
