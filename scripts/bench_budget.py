@@ -35,6 +35,7 @@ from convoy.ir.defaults import BUDGET_S
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import device_us
 from convoy.ir.workload import Workload
+from convoy.records.environment import for_device
 from convoy.records.record import HostSample
 from convoy.records.store import RecordStore
 
@@ -47,16 +48,8 @@ class Estimated(RecordedCost):
     """Knows of no candidate; estimates by records of other workloads."""
 
     def __init__(self, near: Neighbours | None) -> None:
+        super().__init__(RecordStore([]), for_device(Device()))
         self._near = near
-
-    def calibrate(self, *_: object) -> None:
-        """Leave host times as they are."""
-
-    def candidates(self, workload: Workload) -> list[Candidate]:
-        return []
-
-    def measurements(self, workload: Workload, candidates: Sequence[Candidate]):  # type: ignore[no-untyped-def]
-        return [None] * len(candidates)
 
     def estimates(self, workload: Workload, candidates: Sequence[Candidate]):  # type: ignore[no-untyped-def]
         if self._near is None:

@@ -68,7 +68,7 @@ def in_network(
         host_us = (after_others_us or {}).get(offer.candidate.backend, (0.0, 0.0))
         measurement = _after_others(offer.measurement, *host_us)
         if staying:
-            measurement = _warm(measurement)
+            measurement = dataclasses.replace(measurement, cold_us=measurement.kernel_us)
         elif measurement.cold_us is None and measurement.kernel_us is not None:
             own = statistics.median(known[workload]) if known[workload] else usual
             cold = None if own is None else measurement.kernel_us + own
@@ -79,11 +79,6 @@ def in_network(
         workload: dataclasses.replace(found, measured=[of(workload, o) for o in found.measured])
         for workload, found in offers.items()
     }
-
-
-def _warm(measurement: Measurement) -> Measurement:
-    """The measurement of a kernel that finds all that it reads in the cache."""
-    return dataclasses.replace(measurement, cold_us=measurement.kernel_us)
 
 
 def _after_others(measurement: Measurement, enqueue: float, call: float) -> Measurement:

@@ -59,16 +59,13 @@ def explanation_of(
         device=plan.device.name,
         total_us=plan.total_us(),
         ops=tuple(ops),
-        otherwise=tuple(
-            Otherwise(
-                name,
-                sum(name in dict(op.elsewhere) for op in ops),
-                other.total_us(name),
-                plan.total_us(name),
-            )
-            for name, other in others.items()
-        ),
+        otherwise=tuple(_otherwise(name, plan, other, ops) for name, other in others.items()),
     )
+
+
+def _otherwise(objective: str, plan: Plan, other: Plan, ops: Sequence[OpExplanation]) -> Otherwise:
+    changed = sum(objective in dict(op.elsewhere) for op in ops)
+    return Otherwise(objective, changed, other.total_us(objective), plan.total_us(objective))
 
 
 def _op(

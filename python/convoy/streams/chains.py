@@ -44,10 +44,10 @@ def _match(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op]) -
     rows, columns, weights = [], [], []
     for op, after in enumerate(graph.successors):
         for successor in after:
-            worth = priorities[successor] + (saved[successor] if ops[op].early else 0.0)
+            value = priorities[successor] + (saved[successor] if ops[op].early else 0.0)
             rows.append(op)
             columns.append(successor)
-            weights.append(2.0 - worth / largest)  # 1 for the critical path
+            weights.append(2.0 - value / largest)  # 1 for the critical path
     # Each op may stay without a successor, which costs more than all matched ones together.
     rows += range(size)
     columns += range(size, 2 * size)
