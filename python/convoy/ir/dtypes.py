@@ -1,8 +1,10 @@
-"""Element types of operands."""
+"""Element types of operands, and precisions of networks."""
 
 #: Floats of 16 bits.
 HALF_DTYPES = ("float16", "bfloat16")
 FLOAT_DTYPES = ("float32", *HALF_DTYPES)
+#: Precisions of convolutions and GEMMs, as options name them.
+PRECISIONS = ("float32", "tf32", *HALF_DTYPES)
 #: Bytes of an element.
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
 

@@ -30,12 +30,10 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, used_vars
-from ..ir.dtypes import FLOAT_DTYPES
+from ..ir.dtypes import FLOAT_DTYPES, PRECISIONS
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.optimizer import SQUARED_NORM, UPDATE
-
-POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
 COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose matmul")
 
@@ -81,8 +79,8 @@ _MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squ
 
 def compute_dtype(policy: str) -> str:
     """Dtype of convolution operands under ``policy``. Raises InvalidOption for an unknown one."""
-    if policy not in POLICIES:
-        raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(POLICIES)}")
+    if policy not in PRECISIONS:
+        raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(PRECISIONS)}")
     return "float32" if policy == "tf32" else policy
 
 
