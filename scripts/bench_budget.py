@@ -28,13 +28,14 @@ from unittest import mock
 from convoy import Device, paths
 from convoy.backends import registry
 from convoy.cost.measured import MeasuredCost
-from convoy.cost.model import CostModel
 from convoy.cost.nearest import Neighbours
+from convoy.cost.recorded import RecordedCost
 from convoy.ir.candidate import Candidate
 from convoy.ir.defaults import BUDGET_S
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import device_us
 from convoy.ir.workload import Workload
+from convoy.records.environment import for_device
 from convoy.records.record import HostSample
 from convoy.records.store import RecordStore
 
@@ -43,18 +44,16 @@ Times = dict[Workload, dict[Candidate, Measurement]]
 _NAME = re.compile(r"h200-(\w+)-(?:fprop|dgrad|wgrad|training)-")
 
 
-class Estimated(CostModel):
+class Estimated(RecordedCost):
     """Knows of no candidate; estimates by records of other workloads."""
 
     def __init__(self, near: Neighbours | None) -> None:
+        super().__init__(RecordStore([]), for_device(Device()))
         self._near = near
-
-    def measurements(self, workload: Workload, candidates: Sequence[Candidate]):  # type: ignore[no-untyped-def]
-        return [None] * len(candidates)
 
     def estimates(self, workload: Workload, candidates: Sequence[Candidate]):  # type: ignore[no-untyped-def]
         if self._near is None:
-            return super().estimates(workload, candidates)
+            return [None] * len(candidates)
         return self._near.estimates(workload, candidates)
 
 
@@ -141,7 +140,9 @@ def nearest(workload: Workload, found: dict[Candidate, Measurement], near: Neigh
     return min(known)[1] if known else first_guess(found)
 
 
-def within(times: Times, known: CostModel, budget: float, each: float) -> dict[Workload, Candidate]:
+def within(
+    times: Times, known: RecordedCost, budget: float, each: float
+) -> dict[Workload, Candidate]:
     """The best of what is measured; the records stand for the GPU."""
     done: list[Candidate] = []
 
@@ -154,7 +155,7 @@ def within(times: Times, known: CostModel, budget: float, each: float) -> dict[W
         backend.name, backend.estimate_us.return_value = name, None
         backend.prepare.return_value = {}
     clock: Callable[[], float] = lambda: each * len(done)  # noqa: E731
-    model = MeasuredCost(backends, Device(), known, budget=budget, clock=clock)  # type: ignore[arg-type]
+    model = MeasuredCost(backends, Device(), known, budget=budget, clock=clock)
     with mock.patch("convoy.measure.protocol.measure", measure):
         model.weigh(dict.fromkeys(times, 1))
         model.prefetch([(workload, list(found)) for workload, found in times.items()])

@@ -11,10 +11,10 @@ from .cost.model import CostModel
 from .cost.sources import COSTS
 from .errors import InvalidOption
 from .ir import objective as objectives
+from .ir.dtypes import PRECISIONS
 from .ir.plan import Plan
 from .placement.select import SEARCHES
 
-PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
 KERNELS = ("shipped", "all")
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
-from convoy.cost.price import price_workloads
-from convoy.cost.recorded import RecordedCost
+from convoy.cost.offers import price_workloads
 from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
+
+from ..helpers.unrecorded import Unrecorded
 
 SMALL = Workload("fprop", 1, 8, 8, 8, 8, 3, 3)
 LARGE = Workload("fprop", 8, 56, 56, 64, 64, 3, 3)
@@ -44,25 +45,6 @@ class Listed(Backend):
         return {}
 
 
-class Unrecorded(RecordedCost):
-    """Records of nothing."""
-
-    def __init__(self) -> None:
-        pass
-
-    def calibrate(self, *args):
-        pass
-
-    def candidates(self, workload):
-        return []
-
-    def measurements(self, workload, candidates):
-        return [None] * len(candidates)
-
-    def estimates(self, workload, candidates):
-        return [None] * len(candidates)
-
-
 @pytest.fixture
 def measured(monkeypatch):
     """(workload, backend, kernel) in the order of measuring; each takes a second."""
@@ -79,6 +61,7 @@ def measured(monkeypatch):
 
 
 def costs(backends, measured, budget, recorded=None):
+    recorded = Unrecorded() if recorded is None else recorded
     return MeasuredCost(
         backends, Device(), recorded, budget=budget, clock=lambda: SECONDS * len(measured)
     )

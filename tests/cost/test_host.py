@@ -16,7 +16,8 @@ from tvm import relax
 import convoy
 from convoy import pipeline
 from convoy.backends.base import Backend, Binary
-from convoy.cost.host import SAMPLES, HostTimes, Ratio, chosen, ratio_of, usual_times
+from convoy.cost.host import SAMPLES, HostTimes, chosen, ratio_of
+from convoy.cost.usual_host_times import usual_times
 from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
@@ -229,11 +230,6 @@ def test_choice_is_of_the_common_kernel_and_does_not_depend_on_the_order() -> No
     random.Random(1).shuffle(records)
     assert chosen(records) == first and len(first) == SAMPLES
     assert {r.candidate.kernel.split(".")[0] for r in first} == {"common"}
-
-
-def test_round_trip() -> None:
-    hosts = HostTimes("tuesday", {("cudnn", "a quick one"): Ratio(1.5, 1.25, 5)})
-    assert HostTimes.from_json(hosts.to_json(), "tuesday") == hosts
 
 
 class Single(Backend):

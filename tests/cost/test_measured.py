@@ -14,6 +14,8 @@ from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 
+from ..helpers.unrecorded import Unrecorded
+
 WORKLOAD = Workload("fprop", 8, 28, 28, 64, 64, 3, 3, padding=(1, 1, 1, 1))
 
 
@@ -51,7 +53,7 @@ def test_a_failure_is_recorded_unless_it_is_the_machines(error: ConvoyError, rec
     saved: list[Measurement] = []
     backend = Broken(error)
     candidates = backend.propose(WORKLOAD, Device())
-    costs = MeasuredCost([backend], Device(), save=lambda w, c, found: saved.append(found))
+    costs = MeasuredCost([backend], Device(), Unrecorded(), lambda w, c, found: saved.append(found))
     (found,) = costs.measurements(WORKLOAD, candidates)
     assert found is not None and str(error) in found.failure
     assert len(saved) == recorded

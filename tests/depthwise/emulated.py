@@ -20,7 +20,7 @@ from convoy.backends.kernels.depthwise.space import Launch, Tile
 from convoy.backends.kernels.library import Operands, Shape
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import LibraryMissing
-from convoy.ir.operands import DTYPE_BYTES
+from convoy.ir.dtypes import DTYPE_BYTES
 from convoy.ir.workload import Workload
 
 _SOURCE = Path(__file__).with_name("emulated.cc")

@@ -38,8 +38,8 @@ from convoy.errors import ConvoyError
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
+from convoy.ir.dtypes import DTYPE_BYTES
 from convoy.ir.epilogue import Epilogue
-from convoy.ir.operands import DTYPE_BYTES
 from convoy.ir.workload import Workload
 from convoy.measure.requantization import requantized, rows
 

@@ -31,7 +31,7 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("form", [{}, {"space_to_depth": True}, {"pad_channels": 1}], ids=str)
+@pytest.mark.parametrize("form", [{}, {"pixels_as_channels": True}, {"pad_channels": 1}], ids=str)
 def test_what_subgraphs_leave_is_counted_as_tvm_fuses_it(name: str, form: dict[str, Any]) -> None:
     normal = normalize(to_relax(*NETWORKS[name]()), dtype="float16", **form)
     subgraphs = find_subgraphs(normal)

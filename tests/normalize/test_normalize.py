@@ -154,8 +154,8 @@ def test_random_networks_float32(mod):
 
 @given(networks(), st.booleans())
 @settings(max_examples=5)
-def test_random_networks_float16(mod, space_to_depth):
-    normal = check_same(mod, "float16", 2e-2, space_to_depth=space_to_depth)
+def test_random_networks_float16(mod, pixels_as_channels):
+    normal = check_same(mod, "float16", 2e-2, pixels_as_channels=pixels_as_channels)
     for conv in convs(normal):
         assert {str(a.ty.dtype) for a in conv.args} == {"float16"}
 
@@ -385,7 +385,7 @@ def direct_conv(x, w, stride, pad):
 def test_seven_by_seven_stem_becomes_four_by_four():
     net = Net((1, 3, 32, 32))
     mod = net.finish(net.relu(net.conv(net.x, 8, 7, 2, 3)))
-    normal = check_same(mod, "float16", 2e-2, space_to_depth=True)
+    normal = check_same(mod, "float16", 2e-2, pixels_as_channels=True)
     (conv,) = convs(normal)
     assert [int(d) for d in conv.args[1].ty.shape.values] == [8, 4, 4, 16]
     assert list(conv.attrs.strides) == [1, 1]
@@ -402,7 +402,7 @@ def test_seven_by_seven_stem_becomes_four_by_four():
 def test_wide_stems_gather_columns(size, padding, dilation, filters):
     net, (r, s) = Net((2, 3, 14, 13)), size
     mod = net.finish(net.relu(net.conv(net.x, 8, r, 1, padding, dilation=dilation, s=s)))
-    normal = check_same(mod, "float16", 2e-2, space_to_depth=True)
+    normal = check_same(mod, "float16", 2e-2, pixels_as_channels=True)
     (conv,) = convs(normal)
     assert [int(d) for d in conv.args[1].ty.shape.values] == filters
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from convoy.errors import NoCandidate
 from convoy.ir.candidate import Candidate
-from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
@@ -168,6 +167,6 @@ def test_kernels_of_tvm_let_no_successor_start_early(
     )
     cover = find_cover(graph)
     assert sum(cover.linked) == links
-    ops = cover_ops(cover, Device())
+    ops = cover_ops(cover)
     assert sum(op.linked for op in single_stream(ops, ()).ops) == links
-    assert scheduled_us(cover, Device()) == cover.total_us() == 6.5 - 2.0 * links
+    assert scheduled_us(cover) == cover.total_us() == 6.5 - 2.0 * links

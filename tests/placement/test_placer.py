@@ -14,7 +14,6 @@ from tvm import relax
 import convoy
 from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
-from convoy.cost.model import CostModel
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
@@ -29,6 +28,7 @@ from convoy.placement.select import cover_of_plan
 
 from ..helpers.placer import Placer
 from ..helpers.random_cost import RandomCost
+from ..helpers.unrecorded import Unrecorded
 
 DEVICE = Device()
 
@@ -230,10 +230,11 @@ def test_explanation_names_rivals_fusions_declines_and_consequences(
     assert max(map(len, lines)) <= 80
 
 
-class Counting(CostModel):
+class Counting(Unrecorded):
     """Known measurements of some kernels."""
 
     def __init__(self, known: set[str]) -> None:
+        super().__init__()
         self._known = known
 
     def measurements(

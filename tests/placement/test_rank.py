@@ -14,7 +14,7 @@ from rich.console import Console
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.model import CostModel
-from convoy.cost.price import price_workloads
+from convoy.cost.offers import price_workloads
 from convoy.errors import CorruptArtefact, NoCandidate
 from convoy.ir import objective as objectives
 from convoy.ir.candidate import Candidate, Decline

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from convoy.errors import CompileFailed
 from convoy.ir.candidate import Candidate, make_config
-from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer
 from convoy.ir.workload import Workload
@@ -23,7 +22,6 @@ from convoy.placement.simulated import cover_ops, scheduled_us
 
 from ..helpers.synthetic import BACKENDS, network
 
-DEVICE = Device()
 SHORT = Budget(evaluations=60, patience=5)
 
 
@@ -46,17 +44,17 @@ def branches() -> MatchGraph:
 def test_one_stream_is_the_sum_and_several_are_no_slower() -> None:
     for family in ("chain", "nasnet", "randwire"):
         cover = find_cover(network(family, 60), "graph", BACKENDS)
-        assert scheduled_us(cover, DEVICE, 1) == pytest.approx(cover.total_us(), abs=0.01)
-        assert scheduled_us(cover, DEVICE) <= cover.total_us() + 0.01
+        assert scheduled_us(cover, 1) == pytest.approx(cover.total_us(), abs=0.01)
+        assert scheduled_us(cover) <= cover.total_us() + 0.01
         for objective in ("stream", "sync"):
             other = find_cover(network(family, 60), objective, BACKENDS)
-            assert scheduled_us(other, DEVICE) == other.total_us()
+            assert scheduled_us(other) == other.total_us()
 
 
 def test_ops_wait_for_what_they_read() -> None:
     graph = network("randwire", 60)
     cover = find_cover(graph, "graph", BACKENDS)
-    ops = cover_ops(cover, DEVICE)
+    ops = cover_ops(cover)
     assert len(ops) == len(cover.picks)
     written: dict[str, int] = {}
     for launch, (subgraph, _) in enumerate(cover.launches):
@@ -77,9 +75,9 @@ def test_narrow_kernels_win_where_branches_run_side_by_side() -> None:
     graph = branches()
     exact = find_cover(graph, "graph")
     assert [s.candidate.kernel for _, s in exact.launches] == ["wide", "wide"]
-    found = refine(graph, "graph", ["cutlass"], DEVICE, budget=SHORT)
+    found = refine(graph, "graph", ["cutlass"], budget=SHORT)
     assert "narrow" in [s.candidate.kernel for _, s in found.cover.launches]
-    assert found.chosen.simulated_us < 0.8 * scheduled_us(exact, DEVICE)
+    assert found.chosen.simulated_us < 0.8 * scheduled_us(exact)
     assert found.cover.total_us() > exact.total_us(), "slower one after the other"
 
 
@@ -90,10 +88,10 @@ def test_a_kernel_that_hides_its_tiles_is_taken_to_fill_as_much_as_the_fastest_k
     both = tuple(dataclasses.replace(s, offers=(*s.offers, hidden)) for s in graph.subgraphs)
     cover = find_cover(dataclasses.replace(graph, subgraphs=both), "graph")
     assert cover.backends() == {"cudnn": 2}
-    wide = cover_ops(find_cover(graph, "graph"), DEVICE)
-    assert [op.occupancy for op in cover_ops(cover, DEVICE)] == [op.occupancy for op in wide]
+    wide = cover_ops(find_cover(graph, "graph"))
+    assert [op.occupancy for op in cover_ops(cover)] == [op.occupancy for op in wide]
     alone = tuple(dataclasses.replace(s, offers=(hidden,)) for s in graph.subgraphs)
-    (first, _) = cover_ops(find_cover(dataclasses.replace(graph, subgraphs=alone), "graph"), DEVICE)
+    (first, _) = cover_ops(find_cover(dataclasses.replace(graph, subgraphs=alone), "graph"))
     assert first.occupancy.waves > 0, "nothing is known: as with tiles of a usual size"
 
 
@@ -111,7 +109,7 @@ def decided(times: dict[str, list[float]], seconds: float = 60.0) -> Refined:
         return times[name]
 
     return refine(
-        graph, "graph", BACKENDS, DEVICE, measure,
+        graph, "graph", BACKENDS, measure,
         seconds=seconds, budget=SHORT,
     )  # fmt: skip
 
@@ -161,13 +159,13 @@ def test_a_finalist_is_not_begun_without_the_time_for_it(monkeypatch: pytest.Mon
 
     graph = network("nasnet", 60, seed=4)
     options = {"budget": SHORT}
-    found = refine(graph, "graph", BACKENDS, DEVICE, measure, seconds=35.0, **options)
+    found = refine(graph, "graph", BACKENDS, measure, seconds=35.0, **options)
     seeds = [c for c in found.finalists if not c.evolved]
     later = [c for c in found.finalists if c.evolved]
     assert len(seeds) == 4 and all(c.measured_us for c in seeds)
     assert later and {c.failure for c in later} == {"no time left"} and clock[0] == 32.0
     clock[0] = 0.0
-    found = refine(graph, "graph", BACKENDS, DEVICE, measure, seconds=41.0, **options)
+    found = refine(graph, "graph", BACKENDS, measure, seconds=41.0, **options)
     assert sum(c.measured_us is not None for c in found.finalists) == 5
 
 
@@ -180,6 +178,6 @@ def test_never_one_that_measured_worse_than_its_seed(seed: int) -> None:
         rng = random.Random(f"{seed} {sorted(cover.picks)}")
         return [rng.uniform(5, 20) + rng.uniform(0, 0.5) for _ in range(5)]
 
-    found = refine(graph, "graph", BACKENDS, DEVICE, measure, budget=SHORT)
+    found = refine(graph, "graph", BACKENDS, measure, budget=SHORT)
     best = min(c.measured_us for c in found.finalists if not c.evolved)
     assert found.chosen.measured_us <= best

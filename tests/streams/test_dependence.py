@@ -10,6 +10,7 @@ from graphs import graphs, reachable
 from hypothesis import given, settings
 
 from convoy.errors import InvalidOption
+from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.streams.chains import cover
 from convoy.streams.dependence import Dependences
 
@@ -55,7 +56,7 @@ def test_bottom_levels_are_longest_paths(case) -> None:
 def test_chains_are_paths_and_as_few_as_can_be(case) -> None:
     ops, _ = case
     graph = Dependences([op.depends for op in ops])
-    chains = cover(graph, graph.bottom_levels([op.duration_us for op in ops]))
+    chains = cover(graph, graph.bottom_levels([op.duration_us for op in ops]), ops)
     for number in set(chains):
         members = [op for op in range(len(ops)) if chains[op] == number]
         for earlier, later in itertools.pairwise(members):
@@ -72,8 +73,9 @@ def test_chains_are_paths_and_as_few_as_can_be(case) -> None:
 
 def test_critical_path_stays_together() -> None:
     """Of two branches behind a fork the longer one keeps the chain of what is before it."""
-    graph = Dependences([(), (0,), (0,), (1, 2)])
-    chains = cover(graph, graph.bottom_levels([1.0, 2.0, 9.0, 1.0]))
+    graph, durations = Dependences([(), (0,), (0,), (1, 2)]), [1.0, 2.0, 9.0, 1.0]
+    ops = [Op("o", "o", "native", us, Occupancy()) for us in durations]
+    chains = cover(graph, graph.bottom_levels(durations), ops)
     assert chains[0] == chains[2]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.attention import Attention
 from ..ir.candidate import Candidate
 from ..ir.device import Device
+from ..ir.dtypes import HALF_DTYPES
 from ..ir.roofline import library_us
 from ..ir.workload import Workload
 
@@ -16,7 +17,7 @@ def why_not(w: Workload, attention: Attention, device: Device) -> str:
     """Reason why cuDNN is not asked for an attention; empty if it is."""
     if device.arch < 80:
         return f"attention on compute capability {device.arch / 10}"
-    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+    if w.dtype not in HALF_DTYPES or w.out_dtype != w.dtype:
         return f"attention of {w.dtype} in, {w.out_dtype} out"
     if w.acc_dtype != "float32":
         return f"acc_dtype {w.acc_dtype}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.candidate import Candidate, Decline
 from ..ir.device import Device
-from ..ir.operands import accumulator
+from ..ir.dtypes import accumulator
 from ..ir.workload import Workload
 from .base import Backend, Binary
 

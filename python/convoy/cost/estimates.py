@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
+from ..ir.objective import device_us
+from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from .native import native_measurement
 
@@ -34,7 +37,48 @@ def estimated(
     return found
 
 
-def scaled(estimate: Measurement, factor: float) -> Measurement:
+def estimate_unmeasured(
+    operations: Sequence[Collection[Workload]],
+    offers: Mapping[Workload, Offers],
+    backends: Mapping[str, Backend],
+    device: Device,
+    similar: Estimates,
+) -> None:
+    """Estimate the candidates of workloads of which nothing is measured, scaled by the error of the
+    estimates for measured alternatives of the operation.
+
+    Args:
+        operations: The workloads that are alternatives for each operation.
+        offers: The offers of all of them; estimated candidates become measured ones.
+        backends, device, similar: As for :func:`estimated`.
+    """
+    for operation in operations:
+        alternatives = [offers[workload] for workload in dict.fromkeys(operation)]
+        measured = [own for own in alternatives if _is_measured(own)]
+        factors = []
+        for own in measured:
+            best = min(own.measured, key=lambda offer: device_us(offer.measurement))
+            (estimate,) = estimated(own.workload, [best.candidate], backends, device, similar)
+            if estimate is not None:
+                factors.append(device_us(best.measurement) / device_us(estimate))
+        factor = statistics.geometric_mean(factors) if factors else 1.0
+        for own in alternatives:
+            if own in measured:
+                continue
+            candidates, own.unmeasured[:] = list(own.unmeasured), []
+            found = estimated(own.workload, candidates, backends, device, similar)
+            for candidate, estimate in zip(candidates, found, strict=True):
+                if estimate is None:
+                    own.unmeasured.append(candidate)
+                else:
+                    own.measured.append(Offer(candidate, _scaled(estimate, factor)))
+
+
+def _is_measured(offers: Offers) -> bool:
+    return any(not offer.measurement.estimated for offer in offers.measured)
+
+
+def _scaled(estimate: Measurement, factor: float) -> Measurement:
     """The estimate of a kernel that takes ``factor`` times as long."""
     us = estimate.kernel_us or 0.0
     longer = (factor - 1.0) * us

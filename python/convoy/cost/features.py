@@ -23,7 +23,7 @@ from ..ir.activation import ACTIVATIONS
 from ..ir.candidate import Candidate
 from ..ir.defaults import LIBRARIES
 from ..ir.device import Device
-from ..ir.operands import DTYPE_BYTES
+from ..ir.dtypes import DTYPE_BYTES
 from ..ir.workload import Workload
 from ..ir.workload_fields import OPS
 

@@ -6,11 +6,9 @@ Therefore a few recorded candidates of each backend are measured again, and the 
 applied to all records of that backend and host. Only records made since this machine was booted
 need no ratio, because a CPU's name does not identify a machine.
 
-Host times are also the noisiest measurements, with errors of up to a third if the machine was busy,
-and depend little on the problem: on an idle host, kernels of one kind (a cuDNN engine, a CUTLASS
-family) differ by less than a tenth. If there are many records of a kind, their median is used for
-each of them; the minimum would be biased. If there are many from this machine, their median is also
-used for all other records of the kind.
+If there are many records of one kind of kernels, their median is used for each of them
+(:mod:`.usual_host_times`). If there are many from this machine, their median is also used for all
+other records of the kind.
 """
 
 from __future__ import annotations
@@ -28,22 +26,16 @@ from ..errors import ConvoyError
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from .usual_host_times import Kind, Usual
 
 if TYPE_CHECKING:
-    from ..records.record import HostSample, Record
+    from ..records.record import Record
 
 #: Candidates of each backend that are measured again.
 SAMPLES = 5
 #: Ratios nearer to one than this are taken for one: measurements differ that much on one host.
 LEAST = 0.05
 
-#: Of fewer records of a kind each keeps its own host times.
-FEWEST = 8
-
-#: (backend, host, its start, kind of kernel) of records whose host times are much the same.
-Kind = tuple[str, str, str, str]
-#: enqueue_us, its spread, e2e_us without the kernel, its spread.
-Usual = tuple[float, float, float, float]
 #: (backend, host that measured) of records whose host times count by one ratio.
 Origin = tuple[str, str]
 Again = Callable[[Workload, Candidate], Measurement]
@@ -86,25 +78,28 @@ class HostTimes:
         """The measurement of a record with host times of this machine: the usual ones of its kind
         here, or else those of its kind there by the ratio of the two machines."""
         if (usual := self._usual_here(record)) is not None:
-            return _with_usual(record.measurement, usual)
+            return usual.apply(record.measurement)
         ratio = None if self._here(record) else self.ratios.get(origin(record))
         recorded = self.recorded(record)
         return recorded if ratio is None else ratio.apply(recorded)
 
     def recorded(self, record: Record) -> Measurement:
         """The measurement of a record with the usual host times of its kind there."""
-        return _with_usual(record.measurement, self.usual.get(kind(record)))
+        usual = self.usual.get(Kind.of(record))
+        return record.measurement if usual is None else usual.apply(record.measurement)
 
     def _usual_here(self, record: Record) -> Usual | None:
         """Usual time of the same kind of launch on this machine since it was booted."""
-        backend, _, _, family = kind(record)
-        return self._kinds_here.get((backend, family)) if self.boot else None
+        kind = Kind.of(record)
+        return self._usual_of_boot.get((kind.backend, kind.family)) if self.boot else None
 
     @functools.cached_property
-    def _kinds_here(self) -> dict[tuple[str, str], Usual]:
-        return {(k[0], k[3]): usual for k, usual in self.usual.items() if k[2] == self.boot}
+    def _usual_of_boot(self) -> dict[tuple[str, str], Usual]:
+        """Usual times on this machine by backend and family."""
+        known = self.usual.items()
+        return {(k.backend, k.family): usual for k, usual in known if k.boot == self.boot}
 
-    def unknown(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
+    def _uncalibrated(self, records: Iterable[Record]) -> dict[Origin, list[Record]]:
         """Records of other machines that have no ratio yet and could give one, by origin."""
         found: dict[Origin, list[Record]] = {}
         for record in records:
@@ -129,7 +124,7 @@ class HostTimes:
         candidate here; what fails is left out. Candidates that are ``ready`` to run come first;
         of an origin without any, ``prepare`` is told of those to come, all at once."""
         samples = {}
-        for own, known in self.unknown(records).items():
+        for own, known in self._uncalibrated(records).items():
             samples[own] = chosen([r for r in known if ready(r.candidate)] or known)
         with contextlib.suppress(ConvoyError):  # a failed build fails again below
             prepare([(r.workload, r.candidate) for known in samples.values() for r in known])
@@ -149,60 +144,6 @@ class HostTimes:
                     pairs.append((self.recorded(record), measurement))
             self.ratios[own] = ratio_of(pairs)
 
-    def to_json(self) -> list[list[object]]:
-        return [
-            [backend, host, ratio.enqueue, ratio.wait, ratio.samples]
-            for (backend, host), ratio in self.ratios.items()
-        ]
-
-    @classmethod
-    def from_json(cls, data: Iterable[Sequence[object]], boot: str = "") -> HostTimes:
-        """Inverse of :meth:`to_json`."""
-        ratios: Mapping[Origin, Ratio] = {
-            (str(backend), str(host)): Ratio(float(str(q)), float(str(w)), int(str(n)))
-            for backend, host, q, w, n in data
-        }
-        return cls(boot, dict(ratios))
-
-
-def _with_usual(measurement: Measurement, usual: Usual | None) -> Measurement:
-    """A measurement with these host times, as far as it has any."""
-    if usual is None:
-        return measurement
-    enqueue, enqueue_spread, wait, wait_spread = usual
-    changes: dict[str, float] = {}
-    if measurement.enqueue_us is not None:
-        changes |= {"enqueue_us": enqueue, "enqueue_spread_us": enqueue_spread}
-    if measurement.e2e_us is not None and measurement.kernel_us is not None:
-        changes |= {"e2e_us": measurement.kernel_us + wait, "e2e_spread_us": wait_spread}
-    return dataclasses.replace(measurement, **changes)  # type: ignore[arg-type]
-
-
-def kind(record: Record) -> Kind:
-    """Records of one kind: kernels of one family or engine, as many launches each."""
-    candidate, environment = record.candidate, record.environment
-    return _kind(
-        candidate.backend, candidate.kernel, candidate.workspace, environment.host, environment.boot
-    )
-
-
-def _kind(backend: str, kernel: str, workspace: int, host: str, boot: str) -> Kind:
-    family = kernel.split("_", 1)[0]
-    several = "+" * ("split" in kernel) + "w" * (workspace > 0)
-    return backend, host, boot, family + several
-
-
-def usual_times(samples: Iterable[HostSample]) -> dict[Kind, Usual]:
-    """Medians by kind, of FEWEST samples and more."""
-    found: dict[Kind, list[Usual]] = {}
-    for sample in samples:
-        found.setdefault(_kind(*sample[:5]), []).append(sample[5:9])
-    return {
-        own: tuple(map(statistics.median, zip(*times, strict=True)))
-        for own, times in found.items()
-        if len(times) >= FEWEST
-    }
-
 
 def _has_host_times(measurement: Measurement) -> bool:
     return bool(measurement.ok and measurement.enqueue_us and measurement.e2e_us)
@@ -212,7 +153,7 @@ def origin(record: Record) -> Origin:
     return record.candidate.backend, record.environment.host
 
 
-def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
+def chosen(records: Sequence[Record]) -> list[Record]:
     """Records that stand for all: of the kernel that most of them use, so that little has to be
     compiled, and of workloads spread evenly over the names. The same for the same records."""
     uses = Counter(record.candidate.kernel.split(".")[0] for record in records)
@@ -220,8 +161,8 @@ def chosen(records: Sequence[Record], most: int = SAMPLES) -> list[Record]:
     of_it = [r for r in records if r.candidate.kernel.split(".")[0] == common]
     by_workload = {r.workload.key: r for r in sorted(of_it, key=lambda r: r.candidate.kernel)}
     keys = sorted(by_workload)
-    if len(keys) > most:
-        keys = [keys[round(i * (len(keys) - 1) / (most - 1))] for i in range(most)]
+    if len(keys) > SAMPLES:
+        keys = [keys[round(i * (len(keys) - 1) / (SAMPLES - 1))] for i in range(SAMPLES)]
     return [by_workload[key] for key in keys]
 
 

@@ -59,16 +59,16 @@ def in_network(
     and warm cache of the other candidates of its workload or, if none of them has it, of all
     workloads.
     """
-    longer = {w: [_longer(o.measurement) for o in found.measured] for w, found in offers.items()}
-    known = {w: [us for us in each if us is not None] for w, each in longer.items()}
+    added = {w: [_added_us(o.measurement) for o in found.measured] for w, found in offers.items()}
+    known = {w: [us for us in each if us is not None] for w, each in added.items()}
     every = [us for each in known.values() for us in each]
     usual = statistics.median(every) if every else None
 
     def of(workload: Workload, offer: Offer) -> Offer:
-        later = (after_others_us or {}).get(offer.candidate.backend, (0.0, 0.0))
-        measurement = _later(offer.measurement, *later)
+        host_us = (after_others_us or {}).get(offer.candidate.backend, (0.0, 0.0))
+        measurement = _after_others(offer.measurement, *host_us)
         if staying:
-            measurement = _warm(measurement)
+            measurement = dataclasses.replace(measurement, cold_us=measurement.kernel_us)
         elif measurement.cold_us is None and measurement.kernel_us is not None:
             own = statistics.median(known[workload]) if known[workload] else usual
             cold = None if own is None else measurement.kernel_us + own
@@ -81,12 +81,7 @@ def in_network(
     }
 
 
-def _warm(measurement: Measurement) -> Measurement:
-    """The measurement of a kernel that finds all that it reads in the cache."""
-    return dataclasses.replace(measurement, cold_us=measurement.kernel_us)
-
-
-def _later(measurement: Measurement, enqueue: float, call: float) -> Measurement:
+def _after_others(measurement: Measurement, enqueue: float, call: float) -> Measurement:
     """The measurement with longer host times, where it has any."""
     if measurement.enqueue_us is not None:
         measurement = dataclasses.replace(measurement, enqueue_us=measurement.enqueue_us + enqueue)
@@ -95,7 +90,7 @@ def _later(measurement: Measurement, enqueue: float, call: float) -> Measurement
     return measurement
 
 
-def _longer(measurement: Measurement) -> float | None:
+def _added_us(measurement: Measurement) -> float | None:
     """Additional time of a kernel with a cold cache."""
     if measurement.kernel_us is None or measurement.cold_us is None:
         return None

@@ -15,10 +15,10 @@ from ..ir.workload import Workload
 from .estimate_errors import Errors
 from .estimates import estimated
 from .gain import Belief, most_gain
-from .links import LEAST_GAIN_US, Link, untimed_links
 from .local_measurements import LocalMeasurements, Save
 from .model import CostModel
 from .recorded import RecordedCost
+from .untimed_links import LEAST_GAIN_US, Link, untimed_links
 
 #: Candidates that are measured before gains are computed again.
 IN_TURN = 4
@@ -48,7 +48,7 @@ class MeasuredCost(CostModel):
         self,
         backends: Sequence[Backend],
         device: Device,
-        recorded: RecordedCost | None = None,
+        recorded: RecordedCost,
         save: Save | None = None,
         most: int | None = None,
         budget: float | None = None,
@@ -58,14 +58,14 @@ class MeasuredCost(CostModel):
         self._device, self._recorded, self._most, self._clock = device, recorded, most, clock
         self._measurements = LocalMeasurements(self._backends, device, save)
         self.thorough, self._left = budget is None, budget
-        self.estimating = budget is not None and recorded is not None
+        self.estimating = budget is not None
         self._occurrences: Mapping[Workload, int] | None = None
         self._errors = Errors()
         self._deadline = math.inf
         self._workloads: set[Workload] = set()
 
     def candidates(self, workload: Workload) -> list[Candidate]:
-        return self._recorded.candidates(workload) if self._recorded else []
+        return self._recorded.candidates(workload)
 
     def weigh(self, occurrences: Mapping[Workload, int]) -> None:
         self._occurrences = occurrences
@@ -73,17 +73,11 @@ class MeasuredCost(CostModel):
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
     ) -> list[Measurement | None]:
-        if self._recorded is None:
-            return super().estimates(workload, candidates)
         return self._recorded.estimates(workload, candidates)
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:
-        if self._recorded is not None:
-            workloads = [workload for workload, _ in jobs]
-            own = self._measurements
-            self._recorded.calibrate(
-                workloads, list(self._backends), own.time_here, own.is_ready, own.prepare
-            )
+        workloads = [workload for workload, _ in jobs]
+        self._recorded.calibrate(workloads, self._backends, self._measurements)
         pairs: list[tuple[Workload, Candidate]] = []
         beliefs: list[Belief] = []
         for workload, candidates in jobs:
@@ -107,8 +101,6 @@ class MeasuredCost(CostModel):
             self._build_assumed(beliefs)
 
     def _read_records(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
-        if self._recorded is None:
-            return
         recorded = self._recorded.measurements(workload, candidates)
         for candidate, measurement in zip(candidates, recorded, strict=True):
             if measurement is not None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .host import Again, Prepare, Ready
 
 
 class CostModel(abc.ABC):
@@ -52,14 +51,3 @@ class CostModel(abc.ABC):
 
     def weigh(self, occurrences: Mapping[Workload, int]) -> None:
         """Announce how many operations of the network may run as each workload. Optional."""
-
-    def calibrate(
-        self,
-        workloads: Sequence[Workload],
-        backends: Collection[str],
-        again: Again,
-        ready: Ready = lambda _: True,
-        prepare: Prepare = lambda _: None,
-    ) -> None:
-        """Rescale host times of other hosts to this CPU (see :meth:`HostTimes.calibrate`).
-        Optional."""

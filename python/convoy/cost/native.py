@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..graph.rewriter import used_vars
 from ..ir.device import Device
+from ..ir.dtypes import DTYPE_BYTES
 from ..ir.measurement import Measurement
-from ..ir.operands import DTYPE_BYTES
 from ..ir.workload import Workload
 from ..tir.gemv import FEWEST_LANES
 

@@ -171,10 +171,8 @@ class Neighbours:
         backend = candidate.backend
         ratio = _log_ratio((backend, candidate.kernel), near)
         us = best_us * math.exp(ratio + order * min(candidate.priority, _LAST))
-        enqueue, wait = (
-            _mean((getattr(k, name)[backend], w) for k, w in near if backend in getattr(k, name))
-            for name in ("enqueue_us", "wait_us")
-        )
+        enqueue = _mean((k.enqueue_us[backend], w) for k, w in near if backend in k.enqueue_us)
+        wait = _mean((k.wait_us[backend], w) for k, w in near if backend in k.wait_us)
         return Measurement(
             kernel_us=us,
             kernel_spread_us=us * _SPREAD,

@@ -8,6 +8,7 @@ from one network to another. Several models are trained, each without some of th
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import xgboost
 
 Array = np.ndarray
+_Examples = tuple[Array, Array, Array]  # features, targets and weights of a workload's candidates
 
 #: Times beyond this multiple of the best are all the same: useless.
 SLOWEST = 8.0
@@ -86,41 +88,38 @@ class RankingModel:
     ) -> None:
         """Train on workloads of which at least two candidates ran. ``weights`` raises the weight
         of some workloads (default 1)."""
-        rows: list[Array] = []
-        targets: list[Array] = []
-        importance: list[Array] = []
-        groups: list[int] = []
-        for sample in sorted(samples, key=lambda s: s.workload.key):
-            usable = [(c, log) for c, log in relative(sample.measurements) if math.isfinite(log)]
-            if len(usable) < 2:
-                continue
-            usable.sort(key=lambda item: (item[0].key, item[0].config))
-            rows.append(self._features(sample.workload, [c for c, _ in usable]))
-            logs = np.array([log for _, log in usable])
-            targets.append(logs)
-            # Telling the best few apart matters, telling bad from worse does not.
-            own_weight = (weights or {}).get(sample.workload, 1.0)
-            importance.append(own_weight * (0.1 + np.exp(-3 * logs)))
-            groups.append(len(usable))
+        by_key = sorted(samples, key=lambda sample: sample.workload.key)
+        found = (self._examples(s, (weights or {}).get(s.workload, 1.0)) for s in by_key)
+        examples = [example for example in found if example is not None]
         self._models = []
-        if len(groups) < 2:
+        if len(examples) < 2:
             return
-        x, y, weight = np.concatenate(rows), np.concatenate(targets), np.concatenate(importance)
-        group = np.repeat(np.arange(len(groups)), groups)
-
-        def train(member: int) -> xgboost.Booster:
-            rng = np.random.default_rng((self._seed, member))
-            left_out = rng.random(len(groups)) < (LEFT_OUT if self._members > 1 else 0.0)
-            chosen = ~left_out[group] if not left_out.all() else np.ones(len(y), bool)
-            data = self._xgboost.DMatrix(x[chosen], y[chosen], weight=weight[chosen], nthread=1)
-            options = {**PARAMETERS, "seed": self._seed + member, "nthread": threads}
-            return self._xgboost.train(options, data, ROUNDS)
-
         # Trees are the same for any number of threads. No compiler runs meanwhile, since a round
         # has its results before the next is chosen.
         threads = max(1, len(os.sched_getaffinity(0)) // self._members)
+        train = functools.partial(self._train, examples, threads)
         with concurrent.futures.ThreadPoolExecutor(self._members) as pool:
             self._models = list(pool.map(train, range(self._members)))
+
+    def _examples(self, sample: Sample, weight: float) -> _Examples | None:
+        """The examples of a workload; None if fewer than two candidates ran."""
+        usable = [(c, log) for c, log in relative(sample.measurements) if math.isfinite(log)]
+        if len(usable) < 2:
+            return None
+        usable.sort(key=lambda item: (item[0].key, item[0].config))
+        logs = np.array([log for _, log in usable])
+        # Telling the best few apart matters, telling bad from worse does not.
+        importance = weight * (0.1 + np.exp(-3 * logs))
+        return self._features(sample.workload, [c for c, _ in usable]), logs, importance
+
+    def _train(self, examples: Sequence[_Examples], threads: int, member: int) -> xgboost.Booster:
+        rng = np.random.default_rng((self._seed, member))
+        left_out = rng.random(len(examples)) < (LEFT_OUT if self._members > 1 else 0.0)
+        kept = [example for example, out in zip(examples, left_out, strict=True) if not out]
+        x, y, importance = map(np.concatenate, zip(*(kept or examples), strict=True))
+        data = self._xgboost.DMatrix(x, y, weight=importance, nthread=1)
+        options = {**PARAMETERS, "seed": self._seed + member, "nthread": threads}
+        return self._xgboost.train(options, data, ROUNDS)
 
     def predict(self, workload: Workload, candidates: Sequence[Candidate]) -> Prediction:
         """Predictions for a workload that need not have been seen. Call :meth:`fit` first."""

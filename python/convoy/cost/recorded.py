@@ -11,9 +11,11 @@ from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .host import Again, HostTimes, Prepare, Ready, usual_times
+from .host import HostTimes
+from .local_measurements import LocalMeasurements
 from .model import CostModel
 from .nearest import Neighbours
+from .usual_host_times import usual_times
 
 if TYPE_CHECKING:
     from ..records.environment import Environment
@@ -51,18 +53,14 @@ class RecordedCost(CostModel):
         return Neighbours(self._store.recorded(), self._store.samples, self._device)
 
     def calibrate(
-        self,
-        workloads: Sequence[Workload],
-        backends: Collection[str],
-        again: Again,
-        ready: Ready = lambda _: True,
-        prepare: Prepare = lambda _: None,
+        self, workloads: Sequence[Workload], backends: Collection[str], here: LocalMeasurements
     ) -> None:
+        """Rescale host times of other hosts to this CPU, by measuring some candidates ``here``."""
         if self._hosts is None:
             return
         records = (record for w in workloads for record in self._found(w).values())
         known = (r for r in records if r.candidate.backend in backends)
-        self._hosts.calibrate(known, again, ready, prepare)
+        self._hosts.calibrate(known, here.time_here, here.is_ready, here.prepare)
 
     def _found(self, workload: Workload) -> dict[tuple[str, str], Record]:
         if self._hosts is not None and not self._hosts.usual:

@@ -1,4 +1,4 @@
-"""Cost models by name."""
+"""Make the cost model of a placement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..backends.base import Backend
-from ..errors import InvalidOption
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from .host import HostTimes
@@ -24,37 +23,8 @@ if TYPE_CHECKING:
     from ..records.store import RecordStore
 
 
-#: Cost models by the names that the command takes.
+#: Names of cost models.
 COSTS = ("measured", "recorded", "predicted")
-
-
-def named(
-    name: str,
-    device: Device,
-    records: str | os.PathLike[str] | None = None,
-    host_times: bool = True,
-) -> CostModel:
-    """A cost model that needs no GPU, by name: "recorded", or "predicted", which also estimates;
-    ``host_times`` as :func:`cost_model`.
-
-    Raises InvalidOption for another name.
-    """
-    if name not in ("recorded", "predicted"):
-        raise InvalidOption(f"costs {name!r}", f"one of {', '.join(COSTS)}, or a CostModel")
-    from ..records import environment as environments
-
-    store = _store(records)
-    hosts = HostTimes() if host_times else None
-    estimated_for = device if name == "predicted" else None
-    return RecordedCost(store, environments.for_device(device), hosts, estimated_for)
-
-
-def _store(records: str | os.PathLike[str] | None) -> RecordStore:
-    from .. import paths
-    from ..records.store import RecordStore
-
-    own = Path(records) if records else paths.user_records_file()
-    return RecordStore([paths.records_dir()], write_to=own)
 
 
 def cost_model(
@@ -71,8 +41,9 @@ def cost_model(
     """Return the cost model of a placement, and the id of the environment that it speaks of.
 
     Args:
-        costs: A cost model, or the name of one that needs no GPU. Otherwise measurements: shipped
-            records and the user's own, and what these lack is measured or estimated.
+        costs: A cost model, or one of COSTS; None is the same as "measured". All of these read the
+            shipped records and the user's own. "predicted" and "measured" estimate what these lack;
+            "measured" measures it instead if ``measure`` is set.
         backends: Backends whose candidates are measured.
         device: The GPU that the network will run on.
         records: File of the user's own records (default: in the user's data folder), to which
@@ -83,14 +54,18 @@ def cost_model(
     """
     if costs is not None and not isinstance(costs, str):
         return costs, ""
-    if costs is not None and costs != "measured":
-        return named(costs, device, records, host_times), ""
+    from .. import paths
     from ..records import environment as environments
+    from ..records.store import RecordStore
 
-    store = _store(records)
+    measure = measure and costs in (None, "measured")
+    own = Path(records) if records else paths.user_records_file()
+    store = RecordStore([paths.records_dir()], write_to=own)
     environment = environments.current() if measure else environments.for_device(device)
     hosts = HostTimes(environment.boot if measure else "") if host_times else None
-    recorded = RecordedCost(store, environment, hosts, device)
+    recorded = RecordedCost(store, environment, hosts, None if costs == "recorded" else device)
+    if costs in ("recorded", "predicted"):
+        return recorded, ""
     if not measure:
         return recorded, environment.id
     save = _saving(store, environment, backends)

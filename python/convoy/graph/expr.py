@@ -19,7 +19,6 @@ from ..threads import in_threads
 Ints: TypeAlias = "int | tvm.tirx.IntImm | Iterable[int | tvm.tirx.IntImm]"
 #: Bytes from which a constant is written in threads, and rows and columns that one writes at once.
 _LARGE_BYTES, _TILE = 4 << 20, (64, 256)
-FLOAT_DTYPES = ("float32", "float16", "bfloat16")
 
 
 def op_name(expr: relax.Expr) -> str:

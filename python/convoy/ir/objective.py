@@ -31,7 +31,7 @@ from .measurement import Measurement
 STREAM_GAP_US = 1.0
 
 # How far a kernel inside a network is from a warm cache towards a cold one, where the network
-# touches more than stays in the cache (cost/cache.py). Fitted to 55 plans for ResNet-50,
+# touches more than stays in the cache (cost/l2_cache.py). Fitted to 55 plans for ResNet-50,
 # ResNeXt-50, GoogLeNet, Inception v3 and DenseNet-121 at N=1 and 8 as CUDA graphs on an H200, TVM's
 # kernels as measured: the mean error of the sums is 2.4%. It matters for the choice: without it
 # sums of cuDNN's kernels were up to 9% short where those of CUTLASS's were 2% to 7%.

@@ -6,19 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from .attention import Attention
+from .dtypes import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from .workload import Workload
 
-#: Element sizes of the dtypes of operands.
-DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
 #: Name, shape and dtype.
 Operand = tuple[str, tuple[int, ...], str]
-
-
-def accumulator(dtype: str) -> str:
-    """Return the dtype in which products of a dtype are added up."""
-    return "int32" if dtype == "int8" else "float32"
 
 
 def shapes(workload: Workload) -> list[Operand]:

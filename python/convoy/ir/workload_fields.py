@@ -8,8 +8,8 @@ from ..errors import InvalidWorkload
 from . import fields as checks
 from .attention import Attention
 from .depth import Depth
+from .dtypes import DTYPE_BYTES
 from .epilogue import NO_EPILOGUE, Epilogue
-from .operands import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from .workload import Workload

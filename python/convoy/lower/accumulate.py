@@ -13,6 +13,7 @@ from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, is_tensor, op_name, relax_ops
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 
 PRODUCTS = relax_ops(
     """
@@ -32,7 +33,6 @@ _ARITHMETIC = relax_ops(
 )
 #: Of 16-bit operands, with results of another type; TVM knows them in float32.
 _TESTS = relax_ops("isfinite isinf isnan")
-NARROW = ("float16", "bfloat16")
 
 
 class AccumulateInFloat32(Rewriter):
@@ -42,9 +42,9 @@ class AccumulateInFloat32(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         name, narrow = op_name(call), dtype_of(old)
-        if name in _TESTS and dtype_of(old.args[0]) in NARROW:
+        if name in _TESTS and dtype_of(old.args[0]) in HALF_DTYPES:
             return call_like(call, [self._wide(call.args[0], old.args[0])])
-        if narrow not in NARROW:
+        if narrow not in HALF_DTYPES:
             return None
         if name in PRODUCTS:
             wide = call_like(call, call.args, out_dtype="float32")
@@ -61,7 +61,7 @@ class AccumulateInFloat32(Rewriter):
         if isinstance(expr, relax.Tuple) and isinstance(old, relax.Tuple):
             pairs = zip(expr.fields, old.fields, strict=True)
             return relax.Tuple([self._wide(*pair) for pair in pairs])
-        if not is_tensor(expr) or dtype_of(expr) not in NARROW:
+        if not is_tensor(expr) or dtype_of(expr) not in HALF_DTYPES:
             return expr
         made = self.producer(expr, "relax.astype")
         is_own = op_name(self.values.get(old, old)) != "relax.astype"

@@ -22,7 +22,7 @@ from ..graph.expr import (
 )
 from ..graph.rewriter import Rewriter, calls_of
 from ..graph.target import on_gpu
-from .accumulate import NARROW
+from ..ir.dtypes import HALF_DTYPES
 from .bools import OF_BOOLS
 
 #: Missing in TVM.
@@ -92,7 +92,7 @@ class Decompose(Rewriter):
     def _deviation(self, call: relax.Call) -> relax.Expr:
         """The mean of the squares of distances from the mean, or its root, in float32."""
         (x,), axes, dtype = call.args, call.attrs.axis, dtype_of(call.args[0])
-        if dtype in NARROW:
+        if dtype in HALF_DTYPES:
             x = self.emit(op.astype(x, "float32"))
         mean = self.emit(op.mean(x, axes, True))
         distance = self.emit(op.subtract(x, mean))
@@ -100,7 +100,7 @@ class Decompose(Rewriter):
         found = self.emit(op.mean(square, axes, bool(call.attrs.keepdims)))
         if op_name(call) == "relax.std":
             found = self.emit(op.sqrt(found))
-        return op.astype(found, dtype) if dtype in NARROW else found
+        return op.astype(found, dtype) if dtype in HALF_DTYPES else found
 
     def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
         """The lower of the two middle values of an even number, and its place for one axis."""

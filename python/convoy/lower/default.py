@@ -12,8 +12,3 @@ FUSABLE = {"op_pattern": 4}
 def default_legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Legalize a call as TVM, or convoy's registration of the operator, does."""
     return tvm.ir.Op.get(call.op.name).get_attr("FLegalize")(builder, call)
-
-
-def accumulator_dtype(dtype: str) -> str:
-    """The dtype to sum values of ``dtype`` in."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype

@@ -20,9 +20,9 @@ from tvm.tirx import Expr
 
 from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ..tir.group_affine import GroupAffine, affine_kernel
 from ..tir.group_sums import GroupSums, sums_kernel
-from .accumulate import NARROW
 
 
 class GroupNorms(Rewriter):
@@ -33,7 +33,7 @@ class GroupNorms(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         channel, data = _channel_axis(old), self._source(call.args[0])
-        if channel is None or dtype_of(data) not in (*NARROW, "float32"):
+        if channel is None or dtype_of(data) not in FLOAT_DTYPES:
             return None
         shape = shape_of(old)
         n, c = shape[0], shape[channel]
@@ -55,7 +55,7 @@ class GroupNorms(Rewriter):
     def _source(self, data: relax.Expr) -> relax.Expr:
         """What the data of a norm were made of, without the cast to float32."""
         made = self.producer(data, "relax.astype")
-        return data if made is None or dtype_of(made.args[0]) not in NARROW else made.args[0]
+        return data if made is None or dtype_of(made.args[0]) not in HALF_DTYPES else made.args[0]
 
     def _affine(
         self, sums: GroupSums, sizes: tuple[int, int, int], data: relax.Expr, call: relax.Call

@@ -23,6 +23,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.target import on_gpu
+from ..ir.dtypes import FLOAT_DTYPES, widened
 from ..ops.activation import legalize_softplus
 from ..ops.batch_norm import GRAD_STATS, STATS
 from ..ops.conv_attrs import has_normal_layouts
@@ -38,7 +39,7 @@ from . import (
     legalize_take,
     legalize_training,
 )
-from .default import FUSABLE, accumulator_dtype, default_legalize
+from .default import FUSABLE, default_legalize
 from .legalize_training import emit_sums
 from .spread import MEAN, PRODUCT
 
@@ -142,11 +143,11 @@ def _depthwise(x, w, stride, padding, dilation, out_shape, out_dtype):  # type: 
 def _mean(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """The mean of floats, added up in float32."""
     dtype, shape = dtype_of(call), shape_of(call.args[0])
-    if dtype not in ("float32", "float16", "bfloat16"):
+    if dtype not in FLOAT_DTYPES:
         return default_legalize(bb, call)
     axes = list(range(len(shape))) if call.attrs.axis is None else ints(call.attrs.axis)
     count = math.prod(shape[axis] for axis in axes)
-    wide, keepdims = accumulator_dtype(dtype), bool(call.attrs.keepdims)
+    wide, keepdims = widened(dtype), bool(call.attrs.keepdims)
 
     def mean(x: te.Tensor) -> te.Tensor:
         total = topi.sum(topi.cast(x, wide), axis=axes, keepdims=keepdims)

@@ -6,7 +6,8 @@ import tvm
 from tvm import relax, te, topi
 
 from ..graph.expr import ints, padding4, shape_of
-from .default import FUSABLE, accumulator_dtype, default_legalize
+from ..ir.dtypes import widened
+from .default import FUSABLE, default_legalize
 
 
 def max_pool2d(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -75,7 +76,7 @@ def _pool(
         before = [0, padding[0], padding[1], 0]
         padded = topi.nn.pad(x, before, [0, after[0], after[1], 0], fill, name="padded")
     r, s = (te.reduce_axis((0, window[i]), name="rs"[i]) for i in range(2))
-    acc = accumulator_dtype(dtype) if average else dtype
+    acc = widened(dtype) if average else dtype
 
     def element(b, p, q, ch):  # type: ignore[no-untyped-def]
         value = padded[b, p * stride[0] + r, q * stride[1] + s, ch]
@@ -122,7 +123,7 @@ def _uneven_means(x: te.Tensor, size: tuple[int, ...], first: int) -> te.Tensor:
     """Means of windows along axis ``first`` and the next: number i of n of an axis of s elements
     covers i*s/n to (i+1)*s/n, rounded outwards."""
     axes, dtype, first = (int(first), int(first) + 1), str(x.dtype), int(first)
-    size, acc = tuple(int(d) for d in size), accumulator_dtype(str(x.dtype))
+    size, acc = tuple(int(d) for d in size), widened(str(x.dtype))
     sizes = {axis: int(x.shape[axis]) for axis in axes}
 
     def start(axis: int, i: int | tvm.tirx.Expr) -> tvm.tirx.Expr:

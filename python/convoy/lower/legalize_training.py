@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from tvm import relax, tirx
 from tvm.tirx import Expr
 
-from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, ints, permute, shape_of
+from ..graph.expr import attr_fields, dtype_of, ints, permute, shape_of
 from ..graph.target import on_gpu
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.activation_backward import through
 from ..tir import pool_gradient
 from ..tir.channel_sums import ChannelSums, partial_shape

@@ -15,8 +15,8 @@ from tvm.relax import op
 
 from ..graph.expr import call_like, dtype_of, ints, make_const, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..tir.row_norms import LONGEST_ROW
-from .accumulate import NARROW
 
 
 class LongNorms(Rewriter):
@@ -48,6 +48,6 @@ class LongNorms(Rewriter):
     def _rows(self, data: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
         """The data in another shape; a cast to float32 stays next to the norm."""
         made = self.producer(data, "relax.astype")
-        if made is None or dtype_of(made.args[0]) not in NARROW:
+        if made is None or dtype_of(made.args[0]) not in HALF_DTYPES:
             return self.reshaped(data, shape)
         return self.emit(call_like(made, [self.reshaped(made.args[0], shape)]))

@@ -11,9 +11,10 @@ from typing import ClassVar
 import tvm
 from tvm import relax
 
-from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, is_tensor, op_name, shape_of
+from ..graph.expr import attr_fields, dtype_of, is_tensor, op_name, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
 from ..graph.state import STATE
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.optimizer import SQUARED_NORM, UPDATE, element
 from ..tir import multi_tensor, multi_tensor_norm
 from ..tir.multi_tensor import Item

@@ -16,7 +16,7 @@ from tvm.relax import op
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
 from ..graph.target import on_gpu
-from .accumulate import NARROW
+from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 
 #: Largest exponent that is expanded into multiplications, by squaring; each adds half an ulp to the
 #: error.
@@ -38,10 +38,10 @@ class RewritePower(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         dtype = dtype_of(old)
-        if dtype != "float32" and dtype not in NARROW:
+        if dtype not in FLOAT_DTYPES:
             return None
         base, exponent = call.args
-        if dtype in NARROW:
+        if dtype in HALF_DTYPES:
             base, exponent = (self.emit(op.astype(x, "float32")) for x in (base, exponent))
         known = _constant(call.args[1])
         result = self._general(base, exponent) if known is None else self._constant(base, known)
@@ -49,7 +49,7 @@ class RewritePower(Rewriter):
             return None
         if shape_of(self.emit(result)) != shape_of(old):
             result = op.broadcast_to(self.emit(result), shape_of(old))
-        return op.astype(self.emit(result), dtype) if dtype in NARROW else result
+        return op.astype(self.emit(result), dtype) if dtype in HALF_DTYPES else result
 
     def _constant(self, base: relax.Expr, exponent: float) -> relax.Expr | None:
         if abs(exponent) == 0.5:

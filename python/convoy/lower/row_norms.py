@@ -8,20 +8,10 @@ from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import (
-    FLOAT_DTYPES,
-    as_numpy,
-    dtype_of,
-    ints,
-    is_const,
-    op_name,
-    rank_of,
-    relax_ops,
-    shape_of,
-)
+from ..graph.expr import as_numpy, dtype_of, ints, is_const, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ..tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
-from .accumulate import NARROW
 
 _NORMS = relax_ops("nn.layer_norm nn.rms_norm nn.softmax nn.log_softmax")
 
@@ -55,7 +45,7 @@ class RowNorms(Rewriter):
             return None
         data, factor = self._unscaled(call)
         made = self.producer(data, "relax.astype")
-        if made is not None and dtype_of(made.args[0]) in NARROW:
+        if made is not None and dtype_of(made.args[0]) in HALF_DTYPES:
             data = made.args[0]  # what the kernel rounds up itself
         epsilon = float(getattr(call.attrs, "epsilon", 0.0))
         name = op_name(call).removeprefix("relax.nn.")

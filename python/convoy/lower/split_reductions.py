@@ -14,8 +14,9 @@ from typing import ClassVar
 from tvm import relax
 from tvm.relax import op
 
-from ..graph.expr import FLOAT_DTYPES, call_like, dtype_of, ints, op_name, relax_ops, shape_of
+from ..graph.expr import call_like, dtype_of, ints, op_name, relax_ops, shape_of
 from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..ir.dtypes import FLOAT_DTYPES
 
 #: Elements of a result that the threads of one block reduce in the time of a launch: of rows of
 #: channels, of which a block has vectors next to each other, and of other ones.

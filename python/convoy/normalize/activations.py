@@ -16,10 +16,11 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from ..graph.expr import FLOAT_DTYPES, as_numpy, dtype_of, is_const, op_name, shape_of
+from ..graph.expr import as_numpy, dtype_of, is_const, op_name, shape_of
 from ..graph.rewriter import Rewriter
 from ..ir.activation import WITH_ALPHA
 from ..ir.activation_values import activate
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops import activation as own
 from .elementwise_values import VALUES, Bound, evaluate
 

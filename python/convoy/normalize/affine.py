@@ -16,7 +16,6 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     as_numpy,
     call_like,
     dtype_of,
@@ -27,6 +26,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops import DGRAD, DGRAD_3D, conv_attrs
 from .reshapes import NORMS
 

@@ -12,6 +12,7 @@ from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 
 #: Heads are padded to a multiple of this, up to the longest head that kernels support.
 _VECTOR, _MOST = 8, 128
@@ -29,7 +30,7 @@ class PadHeads(Rewriter):
         self._of_scores: set[relax.Var] = set()
         self._of_values: set[relax.Var] = set()
         for var, call in self.values.items():
-            if op_name(call) != "relax.matmul" or dtype_of(call) not in ("float16", "bfloat16"):
+            if op_name(call) != "relax.matmul" or dtype_of(call) not in HALF_DTYPES:
                 continue
             scores = _scores(self.values, call.args[0], False, {})
             if scores is not None and rank_of(call) > 2:

@@ -25,9 +25,12 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..ops import WGRAD, conv_attrs
 from .gathered_columns import GatheredColumns
 
+#: A stem has fewer input channels than this.
+FEW_CHANNELS = 8
 #: Channels that kernels of convolutions over volumes load at once.
 VOLUME_MULTIPLE = 8
 #: Filters of stride 1 with so many columns are left as they are: there are kernels for them.
@@ -35,9 +38,9 @@ _WIDEST_STEM = 3
 
 
 class PadStemChannels(Rewriter):
-    """Zero-pads the input channels of 16-bit convolutions with fewer than ``below`` channels to a
-    multiple of ``multiple``, of those over volumes to one of eight; with ``space_to_depth``
-    strided ones are folded first, and the columns of wide filters gathered.
+    """Zero-pads the input channels of 16-bit convolutions with few channels to a multiple of
+    ``multiple``, of those over volumes to one of eight; with ``pixels_as_channels`` strided ones
+    are folded first, and the columns of wide filters gathered.
 
     Where the weights are no constant (a training step) they are padded at run time, and so is the
     input of the filter's gradient, whose added channels are cut off again.
@@ -48,9 +51,9 @@ class PadStemChannels(Rewriter):
 
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.conv2d", "relax.nn.conv3d", WGRAD})
 
-    def __init__(self, multiple: int = 4, below: int = 8, space_to_depth: bool = False) -> None:
+    def __init__(self, multiple: int, pixels_as_channels: bool) -> None:
         super().__init__()
-        self.multiple, self.below, self.space_to_depth = multiple, below, space_to_depth
+        self.multiple, self.pixels_as_channels = multiple, pixels_as_channels
         self._padded: dict[tuple[relax.Expr, int], relax.Expr] = {}
         self.changed = False
 
@@ -64,7 +67,7 @@ class PadStemChannels(Rewriter):
             return self._wgrad(call)
         data, kernel = call.args
         channels, layout = shape_of(data)[-1], str(call.attrs.kernel_layout)
-        if dtype_of(data) not in ("float16", "bfloat16") or channels >= self.below:
+        if dtype_of(data) not in HALF_DTYPES or channels >= FEW_CHANNELS:
             return None
         if int(call.attrs.groups) != 1 or layout not in ("OHWI", "ODHWI"):
             return None
@@ -87,7 +90,7 @@ class PadStemChannels(Rewriter):
 
     def _presentation(self, call: relax.Call) -> FoldedStride | GatheredColumns | None:
         """How a convolution of images presents pixels as channels; None if it does not."""
-        if not self.space_to_depth or str(call.attrs.kernel_layout) != "OHWI":
+        if not self.pixels_as_channels or str(call.attrs.kernel_layout) != "OHWI":
             return None
         if can_fold_stride(call):
             return FoldedStride.of(call)
@@ -101,7 +104,7 @@ class PadStemChannels(Rewriter):
     def _wgrad(self, call: relax.Call) -> relax.Expr | None:
         dy, x = call.args
         channels, attrs = shape_of(x)[3], conv_attrs(call)
-        if dtype_of(x) not in ("float16", "bfloat16") or channels >= self.below:
+        if dtype_of(x) not in HALF_DTYPES or channels >= FEW_CHANNELS:
             return None
         if attrs.groups != 1 or not attrs.is_normal or -channels % self.multiple == 0:
             return None

@@ -27,6 +27,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..ops import DGRAD, conv_attrs
 from ..ops.conv_attrs import has_normal_layouts
 from ..ops.fold import MOST_WRITTEN_OUT, fold
@@ -46,7 +47,7 @@ class FoldFewOutputs(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         data, kernel = call.args
-        if dtype_of(data) not in ("float16", "bfloat16") or not is_const(kernel):
+        if dtype_of(data) not in HALF_DTYPES or not is_const(kernel):
             return None
         if dtype_of(call) != dtype_of(data):
             return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import tvm
 
+from ..ir.dtypes import HALF_DTYPES
 from .normal_form import normalize_but_stems, with_stems
 
 
@@ -17,8 +18,8 @@ def normal_forms(
     shared = normalize_but_stems(mod, params, precision)
     padded, changed = with_stems(shared)
     yield padded
-    if precision in ("float16", "bfloat16"):
-        folded, presents_anew = with_stems(shared, space_to_depth=True)
+    if precision in HALF_DTYPES:
+        folded, presents_anew = with_stems(shared, pixels_as_channels=True)
         if presents_anew:
             yield folded
         if changed:

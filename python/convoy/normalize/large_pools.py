@@ -14,7 +14,6 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     call_like,
     dtype_of,
     ints,
@@ -24,6 +23,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 
 #: Pixels of a window from which on two kernels are faster than one.
 _LARGE = 64

@@ -15,7 +15,6 @@ import numpy as np
 from tvm import relax
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     as_numpy,
     attr_fields,
     call_like,
@@ -29,6 +28,7 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
+from ..ir.dtypes import FLOAT_DTYPES
 from .affine import ThenFoldAffine, channel_constant
 from .layout import DATA, KERNEL
 

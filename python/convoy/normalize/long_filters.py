@@ -22,6 +22,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..ops.conv_attrs import has_normal_layouts
 
 #: Taps along an axis, and channels of a group, that kernels for grouped convolutions take.
@@ -40,7 +41,7 @@ class SplitLongFilters(Rewriter):
         _, r, s, channels = shape_of(kernel)
         if int(call.attrs.groups) == 1 or not 1 < channels <= MOST_CHANNELS:
             return None
-        if dtype_of(data) not in ("float16", "bfloat16") or (r > MOST_TAPS) == (s > MOST_TAPS):
+        if dtype_of(data) not in HALF_DTYPES or (r > MOST_TAPS) == (s > MOST_TAPS):
             return None
         axis = 1 if r > MOST_TAPS else 2
         total: relax.Expr | None = None

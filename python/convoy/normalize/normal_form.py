@@ -100,7 +100,7 @@ def normalize(
     dtype: str = "float16",
     *,
     pad_channels: int = 4,
-    space_to_depth: bool = False,
+    pixels_as_channels: bool = False,
 ) -> tvm.IRModule:
     """Bring the entry function of ``mod`` to normal form.
 
@@ -109,8 +109,8 @@ def normalize(
         dtype: ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``.
         pad_channels: Multiple to which the input channels of 16-bit stem convolutions are padded;
             1 leaves them.
-        space_to_depth: Turn strided stems into stride-1 convolutions of pixel blocks, and gather
-            the columns of wide filters of stride 1.
+        pixels_as_channels: Present pixels of stems as channels: blocks of pixels where a stem is
+            strided (space to depth), the columns of the filter where it is wide.
 
     Raises:
         DynamicShape: A symbolic dimension.
@@ -119,7 +119,7 @@ def normalize(
         InvalidOption: An unknown dtype or parameter name, or a parameter of another shape.
     """
     shared = normalize_but_stems(mod, params, dtype)
-    return with_stems(shared, pad_channels, space_to_depth)[0]
+    return with_stems(shared, pad_channels, pixels_as_channels)[0]
 
 
 def normalize_but_stems(
@@ -179,14 +179,14 @@ def passes(dtype: str) -> list[Pass]:
 
 
 def with_stems(
-    mod: tvm.IRModule, pad_channels: int = 4, space_to_depth: bool = False
+    mod: tvm.IRModule, pad_channels: int = 4, pixels_as_channels: bool = False
 ) -> tuple[tvm.IRModule, bool]:
     """The passes of :func:`normalize` behind those.
 
     Returns:
         The normal form, and whether it presents any stem in another way than ``mod`` does.
     """
-    stems = PadStemChannels(pad_channels, space_to_depth=space_to_depth)
-    if pad_channels > 1 or space_to_depth:
+    stems = PadStemChannels(pad_channels, pixels_as_channels)
+    if pad_channels > 1 or pixels_as_channels:
         mod = stems(mod)
     return Simplify()(mod), stems.changed

@@ -12,7 +12,6 @@ from typing import ClassVar
 from tvm import relax
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     call_like,
     dtype_of,
     ints,
@@ -23,6 +22,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 
 _CAST = "relax.astype"
 

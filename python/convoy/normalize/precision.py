@@ -20,7 +20,6 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from ..graph.expr import (
-    FLOAT_DTYPES,
     attr_fields,
     call_like,
     dtype_of,
@@ -31,12 +30,11 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, used_vars
+from ..ir.dtypes import FLOAT_DTYPES, PRECISIONS
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.layer_norm_backward import BACKWARD as LAYER_NORM_BACKWARD
 from ..ops.optimizer import SQUARED_NORM, UPDATE
-
-POLICIES = ("float32", "tf32", "float16", "bfloat16")
 
 COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose matmul")
 
@@ -85,8 +83,8 @@ _MOVES = relax_ops("reshape permute_dims take strided_slice flip expand_dims squ
 
 def compute_dtype(policy: str) -> str:
     """Dtype of convolution operands under ``policy``. Raises InvalidOption for an unknown one."""
-    if policy not in POLICIES:
-        raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(POLICIES)}")
+    if policy not in PRECISIONS:
+        raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(PRECISIONS)}")
     return "float32" if policy == "tf32" else policy
 
 

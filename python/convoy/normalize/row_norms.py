@@ -17,7 +17,6 @@ import numpy as np
 from tvm import relax
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     as_numpy,
     dtype_of,
     ints,
@@ -29,6 +28,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 from .norms_of_rows import is_of_last_axis
 
 _MEAN, _SUM, _VARIANCE = "relax.mean", "relax.sum", "relax.variance"

@@ -16,7 +16,6 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     as_numpy,
     dtype_of,
     ints,
@@ -30,6 +29,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.conv_attrs import has_normal_layouts
 
 #: Longest such axis, of what is read and of what is written.

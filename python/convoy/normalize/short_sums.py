@@ -14,8 +14,9 @@ from typing import ClassVar
 from tvm import relax
 from tvm.relax import op
 
-from ..graph.expr import FLOAT_DTYPES, dtype_of, ints, op_name, rank_of, relax_ops, shape_of
+from ..graph.expr import dtype_of, ints, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 
 #: Longest such axis.
 MOST = 4

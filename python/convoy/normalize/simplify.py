@@ -13,7 +13,6 @@ import numpy as np
 from tvm import relax
 
 from ..graph.expr import (
-    FLOAT_DTYPES,
     as_numpy,
     call_like,
     dtype_of,
@@ -28,6 +27,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 from .views import reshaped_before
 
 

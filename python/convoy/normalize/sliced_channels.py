@@ -29,6 +29,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, used_vars
+from ..ir.dtypes import HALF_DTYPES
 from ..ops.conv_attrs import has_normal_layouts
 
 #: Channels of the whole over those that are read, and results up to which memory bounds.
@@ -109,7 +110,7 @@ def _mixes_channels(expr: relax.Expr) -> bool:
 def _weights_axis(call: relax.Call) -> int | None:
     """Axis of the weights along the channels of the data; None for another operator."""
     data, weights = call.args
-    if not is_const(weights) or dtype_of(data) not in ("float16", "bfloat16"):
+    if not is_const(weights) or dtype_of(data) not in HALF_DTYPES:
         return None
     if op_name(call) == "relax.matmul":
         linear = rank_of(weights) == 2 and shape_of(weights)[1] <= _RESULTS

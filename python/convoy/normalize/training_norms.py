@@ -12,8 +12,9 @@ from typing import ClassVar
 
 from tvm import relax
 
-from ..graph.expr import FLOAT_DTYPES, attr_fields, dtype_of, op_name, rank_of
+from ..graph.expr import attr_fields, dtype_of, op_name, rank_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.activation_backward import ACTIVATION_BACKWARD
 from ..ops.batch_norm import AFFINE, BACKWARD, batch_norm_stats, channel_affine, expand_backward
 from ..ops.elementwise import RELU_BACKWARD

@@ -30,6 +30,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..ir.dtypes import HALF_DTYPES
 from ..ops import DGRAD, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH
 from ..ops.conv_attrs import has_normal_layouts
@@ -228,7 +229,7 @@ def _is_plain(call: relax.Call) -> bool:
     """A 2-d convolution that may be widened: of 16-bit images in NHWC, by constants."""
     if op_name(call) != _CONV or not is_const(call.args[1]):
         return False
-    if not has_normal_layouts(call) or dtype_of(call.args[0]) not in ("float16", "bfloat16"):
+    if not has_normal_layouts(call) or dtype_of(call.args[0]) not in HALF_DTYPES:
         return False
     groups, c = int(call.attrs.groups), shape_of(call.args[0])[-1]
     return groups == 1 or groups == c == shape_of(call.args[1])[0]
@@ -239,7 +240,7 @@ def _is_transposed(call: relax.Expr) -> bool:
     if op_name(call) != DGRAD or not is_const(call.args[1]):
         return False
     attrs = conv_attrs(call)
-    narrow = dtype_of(call.args[0]) in ("float16", "bfloat16")
+    narrow = dtype_of(call.args[0]) in HALF_DTYPES
     return narrow and attrs.is_normal and attrs.groups == 1
 
 
@@ -255,7 +256,7 @@ def _is_linear(call: relax.Expr) -> bool:
     if op_name(call) != _MATMUL:
         return False
     data, weights = call.args
-    narrow = dtype_of(data) in ("float16", "bfloat16")
+    narrow = dtype_of(data) in HALF_DTYPES
     return narrow and is_const(weights) and rank_of(data) == 2 == rank_of(weights)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
+from ..ir.dtypes import widened
 from .conv_attrs import ConvAttrs
 
 
@@ -19,7 +20,7 @@ def dgrad(dy: te.Tensor, w: te.Tensor, conv: ConvAttrs) -> te.Tensor:
     """
     n, *outputs, k = dy.shape
     _, *window, c_group = (int(d) for d in w.shape)
-    k_group, acc = int(k) // conv.groups, _accumulator(conv.out_dtype)
+    k_group, acc = int(k) // conv.groups, widened(conv.out_dtype)
     rk = te.reduce_axis((0, k_group), name="rk")
     taps = [te.reduce_axis((0, extent), name=f"r{i}") for i, extent in enumerate(window)]
 
@@ -45,7 +46,7 @@ def wgrad(dy: te.Tensor, x: te.Tensor, conv: ConvAttrs) -> te.Tensor:
     n, *outputs, k = dy.shape
     _, *inputs, c = x.shape
     c_group, k_group = int(c) // conv.groups, int(k) // conv.groups
-    acc = _accumulator(conv.out_dtype)
+    acc = widened(conv.out_dtype)
     b = te.reduce_axis((0, n), name="b")
     pixel = [te.reduce_axis((0, extent), name="pq"[i]) for i, extent in enumerate(outputs)]
 
@@ -69,10 +70,6 @@ def _sum_inside(
     """The sum along axes of a term, which is zero outside of the data."""
     padded = tirx.if_then_else(te.all(*inside), term, tirx.const(0.0, dtype))
     return te.sum(padded, axis=axes)
-
-
-def _accumulator(dtype: str) -> str:
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 def _cast(value: te.Tensor, dtype: str) -> te.Tensor:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tvm import relax
 
-from ..graph.expr import FLOAT_DTYPES, dtype_of, shape_of
+from ..graph.expr import dtype_of, shape_of
 from ..ir.depth import IMAGES, Depth
-from ..ir.operands import accumulator
+from ..ir.dtypes import FLOAT_DTYPES, accumulator
 from ..ir.workload import Workload
 from ..ir.workload_fields import Op
 from .conv_attrs import WGRAD, conv_attrs

@@ -16,6 +16,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from ..graph.expr import attr_fields, dtype_of, ints, shape_of
+from ..ir.dtypes import widened
 from .registration import NAMESPACE, make_call, register_op
 
 FOLD = NAMESPACE + "fold"
@@ -98,7 +99,7 @@ def _infer(call: relax.Call, _builder: relax.BlockBuilder | None = None) -> tvm.
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     axes, shape, dtype = _axes(call), shape_of(call), dtype_of(call)
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    wide = widened(dtype)
     most = [axis.most for axis in axes]
     is_short = math.prod(most) <= MOST_WRITTEN_OUT
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tvm import te, tirx
 
+from ..ir.dtypes import widened
+
 
 def first_maximum(x, y, pool_size, strides, padding, dilation):  # type: ignore[no-untyped-def]
     """The number (row by row) of the first tap of each window that equals its maximum."""
@@ -61,7 +63,7 @@ def scattered(dy, which, size, pool_size, strides, padding, dilation):  # type: 
     rows, columns = int(dy.shape[1]), int(dy.shape[2])
     axes, at = _windows(taps, stride, padding, dilation, (h, w), rows, columns)
     dtype = str(dy.dtype)
-    acc = "float32" if dtype in ("float16", "bfloat16") else dtype
+    acc = widened(dtype)
 
     def element(b, i, j, ch):  # type: ignore[no-untyped-def]
         p, q, r, s, inside = at(i, j)
@@ -80,7 +82,7 @@ def averaged(dy, x, pool_size, strides, padding, count_include_pad):  # type: ig
     rows, columns = int(dy.shape[1]), int(dy.shape[2])
     axes, at = _windows(taps, stride, padding, (1, 1), (h, w), rows, columns)
     dtype = str(dy.dtype)
-    acc = "float32" if dtype in ("float16", "bfloat16") else dtype
+    acc = widened(dtype)
 
     def length(i, position, size):  # type: ignore[no-untyped-def]
         start = position * stride[i] - padding[i]

@@ -19,6 +19,7 @@ from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, make_const, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import HALF_DTYPES
 from ..ir.workload import Workload
 from .patterns.base import GraphView
 from .patterns.softmax_chain import Weights, weights_of
@@ -66,7 +67,7 @@ class WideHeads(Rewriter):
         operands = [*scores.product.args, graph.value[end].args[1]]
         inside = {*weights.covered, end}
         return (
-            dtype in ("float16", "bfloat16")
+            dtype in HALF_DTYPES
             and all(dtype_of(operand) == dtype for operand in operands)
             and shape_of(operands[0])[-1] > LONGEST_NARROW
             and not scores.terms

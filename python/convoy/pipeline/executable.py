@@ -22,7 +22,7 @@ from ..progress import Progress, Stages, stages
 from ..runtime import present_device
 from ..runtime.compiled import CompiledModule
 from ..streams.link import Part, link
-from ..streams.schedule import ONE_STREAM, schedule
+from ..streams.schedule import schedule
 from ..threads import one_at_a_time
 from ..tir import Rescheduled
 from .lowering import description, lower, rewritten
@@ -130,7 +130,7 @@ class _Compiler:
             timing = schedule(
                 program, placement.plan, self.streams, on_gpu=on_gpu, cuda_graph=self.cuda_graph
             )
-        if timing.hint == ONE_STREAM and placement.on_one_stream is not None:
+        if timing.wants_one_stream and placement.on_one_stream is not None:
             return self.scheduled(self.lowered(placement.on_one_stream, name))
         meta = dataclasses.replace(
             function.meta, schedule=timing.schedule.to_json(), cuda_graph=self.cuda_graph

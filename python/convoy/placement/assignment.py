@@ -11,11 +11,6 @@ from ..partition.match_graph import MatchGraph
 Pick = tuple[int, int]  # index of the subgraph in the graph, index of its offer
 
 
-def owners(graph: MatchGraph, picks: Sequence[Pick]) -> dict[str, int]:
-    """Map each operation to the subgraph that covers it."""
-    return {name: number for number, _ in picks for name in graph.subgraphs[number].ops}
-
-
 def launch_order(graph: MatchGraph, picks: Sequence[Pick]) -> list[Pick] | None:
     """The picks ordered so that every value is written before it is read, as close to the order of
     the ops as possible; None if they have a cyclic dependence."""
@@ -48,15 +43,13 @@ def launch_order(graph: MatchGraph, picks: Sequence[Pick]) -> list[Pick] | None:
 
 
 def coverings(
-    graph: MatchGraph, inside: Sequence[int], ops: Iterable[str], limit: int
+    graph: MatchGraph, inside: Iterable[int], whole: int, limit: int
 ) -> list[tuple[int, ...]]:
-    """Ways to cover exactly these operations with subgraphs out of ``inside``, at most ``limit``,
-    in a fixed order."""
-    known = graph.dependencies
-    whole = known.mask(ops)
+    """Ways to cover exactly the operations of a mask with subgraphs out of ``inside``, at most
+    ``limit``, in a fixed order."""
     by_first: dict[int, list[tuple[int, int]]] = {}
     for number in inside:
-        mask = known.mask(graph.subgraphs[number].ops)
+        mask = graph.dependencies.mask(graph.subgraphs[number].ops)
         if not mask & ~whole:
             by_first.setdefault(next(bits(mask)), []).append((mask, number))
     found: list[tuple[int, ...]] = []

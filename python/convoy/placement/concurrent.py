@@ -22,17 +22,14 @@ from ..ir.schedule import Schedule
 from ..ir.schedule_parts import Occupancy, Op
 from ..streams import occupancy
 from ..streams.dependence import Dependences
-from ..streams.planner import close_schedules, multi_stream, retime, single_stream
+from ..streams.planner import LEAST_GAIN, close_schedules, multi_stream, retime, single_stream
 from ..streams.simulate import simulate
 from .cover import Cover
+from .rank import NEAR
 from .simulated import cover_ops, fastest
 
-#: Several streams are planned for above this predicted speedup over one.
-LEAST_GAIN = 1.03
 #: Kernels are exchanged for a predicted speedup above this.
 LEAST_EXCHANGE = 1.01
-#: Candidates slower than this many times the chosen kernel are not tried.
-SLOWEST = 1.6
 #: An op shares the device where it takes this many times as long in the schedule as alone.
 SHARING = 1.05
 #: Up to this many combinations of kernels are all tried; of more, a descent finds one.
@@ -77,7 +74,7 @@ def choose_for_streams(plan: Plan, cover: Cover) -> Plan:
         The plan with other kernels, each with the one that it replaces as runner-up; ``plan``
         itself if one stream, or the kernels as they are, serve as well.
     """
-    ops = cover_ops(cover, plan.device)
+    ops = cover_ops(cover)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
     if cover.objective != "graph" or not parallel:  # other objectives launch one after another
         return plan
@@ -153,7 +150,7 @@ def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
     """Other kernels for an op, from those that its choice keeps, that no other one equals or beats
     both in time and in occupancy."""
     added = op.duration_us - device_us(choice.chosen.measurement)  # copies behind the kernel
-    limit = SLOWEST * (choice.chosen.measurement.kernel_us or 0.0)
+    limit = NEAR * (choice.chosen.measurement.kernel_us or 0.0)
     others = {
         offer.candidate.key: offer
         for offer in _others(choice)
@@ -200,7 +197,7 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
     """Find an exchange that shortens a schedule's predicted time: one op at a time takes the best
     kernel while all others, the streams and the order are kept."""
     ops = list(schedule.ops)
-    best = simulate(ops, schedule.events)[2]
+    best = simulate(ops, schedule.events).makespan_us
     chosen: dict[str, Alternative] = {}
     for _ in range(PASSES):
         before = best
@@ -209,7 +206,7 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
                 if alternative.offer.candidate.key == ops[i].kernel:
                     continue
                 tried = [*ops[:i], alternative.apply(ops[i]), *ops[i + 1 :]]
-                makespan = simulate(tried, schedule.events)[2]
+                makespan = simulate(tried, schedule.events).makespan_us
                 if makespan < best * (1 - LEAST_STEP):
                     best, ops = makespan, tried
                     chosen[op.symbol] = alternative
@@ -232,5 +229,5 @@ def combinations(
         chosen = {s: a for s, a in zip(offered, picked, strict=True) if a is not None}
         ops = [chosen[op.symbol].apply(op) if op.symbol in chosen else op for op in schedule.ops]
         if chosen:
-            ranked.append((simulate(ops, schedule.events)[2], number, chosen))
+            ranked.append((simulate(ops, schedule.events).makespan_us, number, chosen))
     return [chosen for _, _, chosen in sorted(ranked, key=lambda entry: entry[:2])[:most]]

@@ -118,7 +118,7 @@ def find_cover(
     solved = solve(problem, width, seconds)
     picks: Sequence[Pick] = solved.picks
     if decide_ties:
-        picks = Ties(graph, objective, order, usable).decide(picks, not solved.preferred)
+        picks = Ties(problem).decide(picks, not solved.preferred)
     optimum, bound = solved.value / UNIT, solved.bound / UNIT
     cover = cover_of(graph, objective, picks, optimum, bound, solved.states)
     assert cover is not None, "the search closes no cycle"

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import ConvoyError, InvalidOption, NoCandidate
 from ..partition.match_graph import MatchGraph
 from .assignment import Pick
 from .cover import Cover, cover_of, find_cover, single_backend, usable_offers
-from .evaluations import Evaluations, Genes
 from .groups import make_groups
-from .variation import Individual, Settings, Variation
+from .variation import Genes, Individual, Settings, Variation
 
 Fitness = Callable[[Cover], float]
 
@@ -101,7 +100,7 @@ class _Search:
         covers = [cover.picks for cover in seeds.values()]
         ways = max(settings.ways, len(seeds))
         self.groups = make_groups(first.graph, covers, usable, ways)
-        self._evaluations = Evaluations()
+        self._known: dict[Genes, float] = {}  # fitness; infinite for a failure
 
     def run(self) -> Evolved:
         seed_genes = {name: self._genes(cover.picks) for name, cover in self._seeds.items()}
@@ -111,54 +110,59 @@ class _Search:
                 "no seed whose fitness could be evaluated", "at least one placement that runs"
             )
         history = self._generations(list(dict.fromkeys(seed_genes.values())))
-        genes, best = self._evaluations.best()
+        genes, best = self._best()
         seed_name = min(seed_us, key=seed_us.__getitem__)
         if best >= seed_us[seed_name]:
             genes, best = seed_genes[seed_name], seed_us[seed_name]
         cover = self._cover(genes)
         assert cover is not None, "only feasible placements have a finite fitness"
-        ranked = self._evaluations.ranked()[: self._settings.finalists]
-        finalists = [(self._cover(genes), us) for genes, us in ranked]
         return Evolved(
-            cover, best, seed_us, tuple(history), len(self._evaluations), len(self.groups),
-            tuple((found, us) for found, us in finalists if found is not None),
+            cover, best, seed_us, tuple(history), len(self._known), len(self.groups),
+            tuple(self._finalists()),
         )  # fmt: skip
+
+    def _best(self) -> tuple[Genes, float]:
+        """Lowest fitness; of equals the one evaluated first."""
+        return min(self._known.items(), key=lambda item: item[1])
+
+    def _finalists(self) -> Iterator[tuple[Cover, float]]:
+        """The best individuals, lowest fitness first; ties in order of evaluation."""
+        ranked = sorted(self._known.items(), key=lambda item: item[1])
+        for genes, us in ranked[: self._settings.finalists]:
+            if math.isfinite(us) and (cover := self._cover(genes)) is not None:
+                yield cover, us
 
     def _generations(self, seeds: list[Genes]) -> list[float]:
         """Evolve until the budget is spent; the best individual always survives."""
         ways = [len(group.parts) for group in self.groups]
         if max(ways) == 1:
-            return [self._evaluations.best()[1]]
+            return [self._best()[1]]
         variation = Variation(ways, seeds, self._settings, self._seed)
         population = variation.first()
         history: list[float] = []
         idle = 0
         while self._assess(population):
-            best = self._evaluations.best()
+            best = self._best()
             idle = idle + 1 if history and best[1] >= history[-1] else 0
             history.append(best[1])
             if idle >= self._budget.patience:
                 break
             population = variation.next(population, best[0])
-        return history or [self._evaluations.best()[1]]
+        return history or [self._best()[1]]
 
     def _assess(self, population: Sequence[Individual]) -> bool:
         """Give every individual its fitness; False if the budget ended before the last."""
         for individual in population:
-            known = self._evaluations.get(individual)
-            if known is None:
-                if len(self._evaluations) >= self._budget.evaluations:
-                    return False
-                known = self._value(tuple(individual))
-            individual.fitness.values = (known,)
+            genes = tuple(individual)
+            if genes not in self._known and len(self._known) >= self._budget.evaluations:
+                return False
+            individual.fitness.values = (self._value(genes),)
         return True
 
     def _value(self, genes: Genes) -> float:
-        known = self._evaluations.get(genes)
-        if known is None:
-            known = self._evaluated(genes)
-            self._evaluations.add(genes, known)
-        return known
+        if genes not in self._known:
+            self._known[genes] = self._evaluated(genes)
+        return self._known[genes]
 
     def _evaluated(self, genes: Genes) -> float:
         """The fitness of an individual; infinite for subgraphs that wait for each other in a

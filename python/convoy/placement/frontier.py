@@ -66,7 +66,7 @@ class Cut:
     ends: Ends = (0, 0)
     sources: list[tuple[Cut | None, Pick | None]] = field(default_factory=list)
     parts: list[Rows] = field(default_factory=list)
-    rows: Rows = None  # type: ignore[assignment]
+    rows: Rows = field(init=False)
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Search:
     partial covers."""
 
     def __init__(self, problem: Problem, limit: int) -> None:
-        self.problem, self.limit = problem, limit
-        self._cuts: list[dict[tuple[object, ...], Cut]] = [{} for _ in range(problem.size + 1)]
+        self.problem, self.limit, self._size = problem, limit, len(problem.graph.ops)
+        self._cuts: list[dict[tuple[object, ...], Cut]] = [{} for _ in range(self._size + 1)]
         self._states = 0
 
     def run(self) -> Found | None:
@@ -94,13 +94,13 @@ class Search:
             TooWide: The limit is met.
         """
         self._start()
-        for position in range(self.problem.size):
+        for position in range(self._size):
             for cut in self._reduced(position):
                 for move in self.problem.moves_at[position]:
                     if not move.mask & cut.covered:
                         self._extend(cut, move)
             self._cuts[position] = {}
-        last = self._reduced(self.problem.size)
+        last = self._reduced(self._size)
         return self._best(last[0]) if last else None
 
     def _start(self) -> None:
@@ -168,17 +168,17 @@ class Search:
         need = (move.above & ~cut.covered) | beyond
         if not need and not waits:
             return ()
-        problem = self.problem
+        known = self.problem.graph.dependencies
         covered = cut.covered | move.mask
         later = {n for n, ops in waits.items() if ops & move.mask}
         later.update(bits(move.below & cut.covered))
         later.update(bits(move.mask))
         for number in later:
-            waits[number] = waits.get(number, 0) | (need & ~problem.ancestors[number])
+            waits[number] = waits.get(number, 0) | (need & ~known.ancestors[number])
         kept = (
             (number, ops & ~covered)
             for number, ops in waits.items()
-            if problem.consumers[number] & ~covered and ops & ~covered
+            if known.consumers[number] & ~covered and ops & ~covered
         )
         return tuple(sorted(kept))
 

@@ -8,10 +8,10 @@ leaves to TVM.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..cost.native import leftover_us, native_us
-from ..cost.price import declined
+from ..cost.offers import declined
 from ..ir import objective as objectives
 from ..ir.device import Device
 from ..ir.offer import Offer, Offers
@@ -24,10 +24,7 @@ from .rank import make_choice, rank
 
 
 def choose_greedily(
-    graph: MatchGraph,
-    offers: Mapping[Workload, Offers],
-    objective: str,
-    backends: Collection[str],
+    graph: MatchGraph, offers: Mapping[Workload, Offers], objective: str
 ) -> list[Choice]:
     """Choose subgraphs and their kernels, one root after the other.
 
@@ -41,7 +38,7 @@ def choose_greedily(
             return objectives.own_cost(ranked[0].measurement, objective)[0]
         return None if found.unmeasured else math.inf
 
-    chosen = fuse(plausible(graph, backends, declined(offers)), cheapest, graph.device)
+    chosen = fuse(plausible(graph, graph.backends, declined(offers)), cheapest, graph.device)
     named = [(s.id, offers[s.require_workload()]) for s in chosen]
     runnable = [(name, found) for name, found in named if found.measured or found.unmeasured]
     return choose_kernels(runnable, objective)
@@ -68,22 +65,29 @@ def fuse(
     result = []
     for group in groups:
         free = [subgraph for subgraph in group if taken.isdisjoint(subgraph.ops)]
-        if not free:
-            continue
-        costs = [(cost(subgraph.require_workload()), subgraph) for subgraph in free]
-        known = [(c + leftover_us(s, free[0], device), s) for c, s in costs if c is not None]
-        finite = [(c, s) for c, s in known if c != math.inf]
-        native = native_us(free[0], device)
-        if native is not None and (known or free[0].optional):
-            finite = [(c, s) for c, s in finite if c < native]
-            if not finite:
-                continue
-        best = free[0]
-        if finite:
-            best = min(finite, key=lambda item: (item[0], -len(item[1].ops)))[1]
-        taken.update(best.ops)
-        result.append(best)
+        best = _cheapest(free, cost, device) if free else None
+        if best is not None:
+            taken.update(best.ops)
+            result.append(best)
     return result
+
+
+def _cheapest(
+    group: Sequence[Subgraph], cost: Callable[[Workload], float | None], device: Device
+) -> Subgraph | None:
+    """The cheapest alternative of a root; None where TVM's own kernel is to be used."""
+    longest = group[0]
+    costs = [(cost(subgraph.require_workload()), subgraph) for subgraph in group]
+    known = [(c + leftover_us(s, longest, device), s) for c, s in costs if c is not None]
+    finite = [(c, s) for c, s in known if c != math.inf]
+    native = native_us(longest, device)
+    if native is not None and (known or longest.optional):
+        finite = [(c, s) for c, s in finite if c < native]
+        if not finite:
+            return None
+    if not finite:
+        return longest
+    return min(finite, key=lambda item: (item[0], -len(item[1].ops)))[1]
 
 
 def choose_kernels(named: Sequence[tuple[str, Offers]], objective: str) -> list[Choice]:

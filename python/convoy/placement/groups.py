@@ -84,9 +84,8 @@ def _more_parts(
     graph: MatchGraph, fitting: Sequence[int], ops: int, usable: Sequence[Sequence[int]], most: int
 ) -> list[Part]:
     """Other ways to cover a group: every covering with first offers, then one other offer each."""
-    names = [graph.ops[op].name for op in bits(ops)]
     found: list[Part] = []
-    for numbers in coverings(graph, fitting, names, most):
+    for numbers in coverings(graph, fitting, ops, most):
         first = tuple((number, usable[number][0]) for number in numbers)
         found.append(first)
         for place, number in enumerate(numbers):

@@ -125,7 +125,7 @@ class IntegerProgram:
         )
 
     def _cover_rows(self) -> None:
-        covering: list[list[tuple[int, float]]] = [[] for _ in range(self.problem.size)]
+        covering: list[list[tuple[int, float]]] = [[] for _ in self.problem.graph.ops]
         for i, (move, _) in enumerate(self._choices):
             for op in bits(move.mask):
                 covering[op].append((i, 1.0))
@@ -134,7 +134,7 @@ class IntegerProgram:
 
     def _link_rows(self) -> None:
         """Add a column of negative cost for each step that saves time as a link."""
-        early: list[list[tuple[int, float]]] = [[] for _ in range(self.problem.size)]
+        early: list[list[tuple[int, float]]] = [[] for _ in self.problem.graph.ops]
         for i, (move, step) in enumerate(self._choices):
             for op in bits(move.mask) if step.early else ():
                 early[op].append((i, -1.0))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cost.native import is_gemv
 from ..errors import InvalidOption
 from ..ir.candidate import Decline
-from ..ir.measurement import Measurement
 from ..ir.offer import Offers
-from ..ir.plan import Plan
+from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
 from .cover import Cover
@@ -86,9 +85,7 @@ class Placement:
         return self.plan.total_us() if self.cover is None else self.cover.total_us()
 
 
-def placement_of(
-    graph: MatchGraph, plan: Plan, backends: Collection[str], cover: Cover | None = None
-) -> Placement:
+def placement_of(graph: MatchGraph, plan: Plan, cover: Cover | None = None) -> Placement:
     """The placement of a plan for a graph, with the operations on TVM's kernels and the reasons.
 
     Raises:
@@ -101,29 +98,28 @@ def placement_of(
     ]
     plan = dataclasses.replace(plan, choices=tuple(named))
     placed = {name for subgraph in chosen for name in subgraph.ops}
-    # Of each root the shortest.
-    bare = {s.root: s for s in graph.subgraphs if not s.optional and not s.is_alternative}
+    shortest = {s.root: s for s in graph.subgraphs if not s.optional and not s.is_alternative}
     native = tuple(
-        Native(root, subgraph.require_workload(), _declines(subgraph, backends), subgraph.layer)
-        for root, subgraph in bare.items()
+        Native(root, subgraph.require_workload(), _declines(subgraph, graph), subgraph.layer)
+        for root, subgraph in shortest.items()
         if root not in placed
     )
     return Placement(graph, chosen, plan, native, cover)
 
 
-def _declines(subgraph: Subgraph, backends: Collection[str]) -> tuple[Decline, ...]:
-    if not backends:
+def _declines(subgraph: Subgraph, graph: MatchGraph) -> tuple[Decline, ...]:
+    """The reasons why no backend runs a subgraph."""
+    if not graph.backends:
         return (Decline("tvm", "no other backend was named", "name more in backends"),)
     if is_gemv(subgraph.require_workload()):
         return (Decline("tvm", "a product of few rows, estimated to be faster", "measure it"),)
-    return tuple(decline for decline in subgraph.declines if decline.backend in backends)
+    return tuple(decline for decline in subgraph.declines if decline.backend in graph.backends)
 
 
 def placement_of_cover(
     graph: MatchGraph,
     cover: Cover,
     offers: Mapping[Workload, Offers],
-    backends: Collection[str],
     source: str,
     environment: str = "",
 ) -> Placement:
@@ -133,7 +129,6 @@ def placement_of_cover(
         graph: The match graph, without prices.
         cover: A cover of the priced graph.
         offers: What the graph was priced with: beside the chosen offer, a choice keeps others.
-        backends: The backends among which was chosen.
         source: Where the measurements come from.
         environment: Id of the environment that they were taken in.
     """
@@ -145,18 +140,21 @@ def placement_of_cover(
             own = next((o for o in found.measured if o.candidate == offer.candidate), offer)
             choice = make_choice(subgraph.id, found, cover.objective, own)
             choices.append(dataclasses.replace(choice, linked=linked))
-    source = source_of(source, [choice.chosen.measurement for choice in choices])
-    plan = Plan(cover.objective, graph.device, tuple(choices), source, environment)
-    return placement_of(graph, plan, backends, cover)
+    plan = plan_of(graph, cover.objective, choices, source, environment)
+    return placement_of(graph, plan, cover)
 
 
-def source_of(source: str, measurements: Sequence[Measurement]) -> str:
-    """Return the origin of a plan's measurements: ``source``, "predicted" if all known ones are
+def plan_of(
+    graph: MatchGraph, objective: str, choices: Sequence[Choice], source: str, environment: str
+) -> Plan:
+    """The plan of choices; its source is ``source``, "predicted" if all known measurements are
     estimates, or "none"."""
-    known = [measurement for measurement in measurements if measurement.ok]
+    known = [c.chosen.measurement for c in choices if c.chosen.measurement.ok]
     if not known:
-        return "none"
-    return "predicted" if all(m.estimated for m in known) else source
+        source = "none"
+    elif all(measurement.estimated for measurement in known):
+        source = "predicted"
+    return Plan(objective, graph.device, tuple(choices), source, environment)
 
 
 def restore(graphs: Iterable[MatchGraph], plan: Plan) -> Placement:
@@ -169,7 +167,7 @@ def restore(graphs: Iterable[MatchGraph], plan: Plan) -> Placement:
         chosen = [graph.by_id.get(choice.subgraph) for choice in plan.choices]
         found = [subgraph.workload if subgraph else None for subgraph in chosen]
         if found == [choice.workload for choice in plan.choices]:
-            return placement_of(graph, plan, graph.backends)
+            return placement_of(graph, plan)
     raise InvalidOption(
         f"a plan of {len(plan.choices)} subgraphs that are not all of this network",
         "the plan of the same network, batch size and precision",

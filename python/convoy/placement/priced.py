@@ -33,7 +33,7 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     offloaded = _with_alternatives(graph, offers)
     gathered = {op.name for op in graph.ops if op.gathered}
     for root, group in graph.by_root.items():
-        longest = longest_of(group)
+        longest = group[0]
         for subgraph in group:
             measured = _measured(subgraph, offers)
             if measured:
@@ -43,8 +43,7 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
             if len(rest) > 1:  # single operations get their kernels below
                 us = native.leftover_us(subgraph, longest, graph.device)
                 found.append(_native(rest, us, [n for n in longest.outputs if n in rest]))
-    for root, group in graph.by_root.items():
-        longest = longest_of(group)
+    for root, (longest, *_) in graph.by_root.items():
         if root in offloaded and not longest.is_alternative:
             kernel_us = native.native_us(longest, graph.device)
             if kernel_us is not None:
@@ -59,11 +58,6 @@ def _with_alternatives(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> 
         op for s in graph.subgraphs if s.is_alternative and _measured(s, offers) for op in s.ops
     }
     return inside & graph.by_root.keys()
-
-
-def longest_of(group: Sequence[Subgraph]) -> Subgraph:
-    """Return a root's alternative with the most operations."""
-    return max(group, key=lambda subgraph: len(subgraph.ops))
 
 
 def _measured(subgraph: Subgraph, offers: Mapping[Workload, Offers]) -> Sequence[Offer]:
@@ -107,8 +101,7 @@ def _with_copies(offer: Offer, cuts: Sequence[Measurement]) -> Offer:
 def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgraph]:
     """TVM's kernel for each operation that is not the root of an offloaded subgraph."""
     dtype_of: dict[str, str] = {}
-    for group in graph.by_root.values():
-        longest = longest_of(group)
+    for longest, *_ in graph.by_root.values():
         if not longest.is_alternative:
             dtype_of.update(dict.fromkeys(longest.ops, longest.require_workload().out_dtype))
     for op in graph.ops:

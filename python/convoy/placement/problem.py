@@ -50,6 +50,11 @@ def spread_of(measurement: Measurement, objective: str) -> Cost:
     return kernel, round((measurement.enqueue_spread_us or 0.0) * UNIT)
 
 
+def summed(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs, each side on its own."""
+    return tuple(map(sum, zip(*costs, strict=True)))
+
+
 def value_of(cost: Sequence[int]) -> int:
     """The value of summed costs under an objective: the larger side counts."""
     return max(cost)
@@ -104,33 +109,41 @@ class Move:
 
 
 class Problem:
-    """A MatchGraph under an objective, indexed for the search.
+    """A MatchGraph under an objective, indexed for the search by positions of its operations, which
+    are in program order.
 
-    Positions are those of the graph's operations, in program order. ``moves_at`` holds the moves by
-    their first operation. ``usable`` names for each subgraph the offers that may be taken.
-    ``links_at`` holds for each operation the masks of the moves that are cheaper if its kernel lets
-    them start early.
+    Attributes:
+        sides: Number of costs that are summed apart: two for ``stream``.
+        usable: For each subgraph the offers that may be taken.
+        backends: Names of all backends; their order decides between equal costs.
+        links: Which subgraph follows which.
+        masks: The operations of each subgraph.
+        steps: The step of each usable offer.
+        moves_at: The moves by their first operation.
+        links_at: For each operation the masks of the moves that are cheaper if its kernel lets
+            them start early.
 
     Raises:
         NoCandidate: No usable offer covers some operation.
     """
 
     def __init__(
-        self, graph: MatchGraph, objective: str, backend_order: Sequence[str], usable: Usable
+        self, graph: MatchGraph, objective: str, backends: Sequence[str], usable: Usable
     ) -> None:
-        self.graph, self.objective = graph, objective
+        self.graph, self.objective, self.usable = graph, objective, usable
         self.sides = 2 if objective == "stream" else 1
-        self.size = len(graph.ops)
-        self._rank = {name: i for i, name in enumerate(backend_order)}
-        known, self.links = graph.dependencies, Links(graph)
-        self.consumers, self.ancestors = known.consumers, known.ancestors
+        self.backends, self.links = tuple(backends), Links(graph)
+        self.masks = [graph.dependencies.mask(subgraph.ops) for subgraph in graph.subgraphs]
+        self.steps = {
+            (number, index): self._step(number, index)
+            for number, indices in enumerate(usable)
+            for index in indices
+        }
         by_mask: dict[int, list[Step]] = {}
         anchors: dict[int, int] = {}
-        for number, indices in enumerate(usable):
-            if indices:
-                mask = known.mask(graph.subgraphs[number].ops)
-                by_mask.setdefault(mask, []).extend(self._steps(number, indices))
-                anchors[mask] = self.links.anchors[number]
+        for (number, _), step in self.steps.items():
+            by_mask.setdefault(self.masks[number], []).append(step)
+            anchors[self.masks[number]] = self.links.anchors[number]
         self._check_covered(by_mask)
         self.moves_at: list[list[Move]] = [[] for _ in graph.ops]
         self.links_at: list[list[int]] = [[] for _ in graph.ops]
@@ -140,18 +153,18 @@ class Problem:
             if move.anchor >= 0 and any(step.saving for step in move.steps):
                 self.links_at[move.anchor].append(mask)
 
-    def _steps(self, number: int, indices: Sequence[int]) -> list[Step]:
-        subgraph, found = self.graph.subgraphs[number], []
-        for index in indices:
-            offer = subgraph.offers[index]
-            unsure = not offer.candidate.deterministic
-            rank = self._rank.get(offer.candidate.backend, len(self._rank))
-            priority = unsure * NONDETERMINISTIC + subgraph.launches * LAUNCH + rank
-            cost = cost_of(offer.measurement, self.objective)
-            early = starts_successor_early(offer.measurement)
-            saving = saving_of(offer.measurement, self.objective)
-            found.append(Step((number, index), cost, priority, early, saving))
-        return found
+    def _step(self, number: int, index: int) -> Step:
+        subgraph = self.graph.subgraphs[number]
+        offer = subgraph.offers[index]
+        measurement, unsure = offer.measurement, not offer.candidate.deterministic
+        rank = self.backends.index(offer.candidate.backend)
+        return Step(
+            (number, index),
+            cost_of(measurement, self.objective),
+            unsure * NONDETERMINISTIC + subgraph.launches * LAUNCH + rank,
+            starts_successor_early(measurement),
+            saving_of(measurement, self.objective),
+        )
 
     def _check_covered(self, masks: Iterable[int]) -> None:
         covered = 0

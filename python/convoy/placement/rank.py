@@ -10,8 +10,10 @@ from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.plan import Choice
 
-#: Kernel time of the offers that a choice keeps as near, over that of the chosen one; their number.
-NEAR, NEAREST = 1.6, 6
+#: Offers are near that take at most this many times as long as the chosen one.
+NEAR = 1.6
+#: Number of near offers that a choice keeps.
+NEAREST = 6
 
 
 def rank(offers: Sequence[Offer], objective: str) -> list[Offer]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from ..cost.native import leftover_us
 from ..ir import objective as objectives
-from ..ir.device import Device
 from ..ir.offer import Offer, Offers
 from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
@@ -26,12 +25,11 @@ COUNTED = {
 }
 
 
-def explain(
+def explanation_of(
     plan: Plan,
     subgraphs: Sequence[Subgraph],
     offers: Mapping[Workload, Offers],
     others: Mapping[str, Plan],
-    device: Device,
 ) -> Explanation:
     """Explain a plan.
 
@@ -40,35 +38,20 @@ def explain(
         subgraphs: All subgraphs of its network.
         offers: The offers of their workloads.
         others: The plans under other objectives.
-        device: The GPU that it is for.
     """
-    groups: dict[str, list[Subgraph]] = {}
+    known = {subgraph.id: subgraph for subgraph in subgraphs}
+    by_root: dict[str, list[Subgraph]] = {}
     for subgraph in subgraphs:
-        groups.setdefault(subgraph.root, []).append(subgraph)
-    covered = {subgraph.id: subgraph.ops for subgraph in subgraphs}
-    roots = {subgraph.id: subgraph.root for subgraph in subgraphs}
-    branches = {subgraph.id: max(1, len(subgraph.split)) for subgraph in subgraphs}
+        by_root.setdefault(subgraph.root, []).append(subgraph)
     elsewhere = {
-        name: {op: choice for choice in other.choices for op in covered.get(choice.subgraph, ())}
+        name: {op: choice for choice in other.choices for op in known[choice.subgraph].ops}
         for name, other in others.items()
-        if name != plan.objective
     }
     ops = []
     for choice in plan.choices:
-        root = roots.get(choice.subgraph, choice.subgraph)
-        fusions = _fusions(choice, groups.get(root, []), offers, plan.objective, device)
-        first = covered.get(choice.subgraph, (root,))[0]
-        op = _op(choice, offers, fusions, elsewhere, first, plan.objective)
-        ops.append(dataclasses.replace(op, branches=branches.get(choice.subgraph, 1)))
-    otherwise = tuple(
-        Otherwise(
-            name,
-            sum(name in dict(op.elsewhere) for op in ops),
-            others[name].total_us(name),
-            plan.total_us(name),
-        )
-        for name in elsewhere
-    )
+        subgraph = known[choice.subgraph]
+        fusions = _fusions(choice, by_root[subgraph.root], offers, plan)
+        ops.append(_op(choice, subgraph, offers, fusions, elsewhere, plan.objective))
     return Explanation(
         objective=plan.objective,
         counted=COUNTED[plan.objective],
@@ -76,20 +59,24 @@ def explain(
         device=plan.device.name,
         total_us=plan.total_us(),
         ops=tuple(ops),
-        otherwise=otherwise,
+        otherwise=tuple(_otherwise(name, plan, other, ops) for name, other in others.items()),
     )
+
+
+def _otherwise(objective: str, plan: Plan, other: Plan, ops: Sequence[OpExplanation]) -> Otherwise:
+    changed = sum(objective in dict(op.elsewhere) for op in ops)
+    return Otherwise(objective, changed, other.total_us(objective), plan.total_us(objective))
 
 
 def _op(
     choice: Choice,
+    subgraph: Subgraph,
     offers: Mapping[Workload, Offers],
     fusions: tuple[Fusion, ...],
     elsewhere: Mapping[str, Mapping[str, Choice]],
-    first: str,
     objective: str,
 ) -> OpExplanation:
-    found = offers.get(choice.workload) or Offers(choice.workload, [choice.chosen])
-    chosen = choice.chosen
+    found, chosen = offers[choice.workload], choice.chosen
     cost, spread = objectives.own_cost(chosen.measurement, objective, choice.linked)
     losers = [
         _rival(offer, objective, cost, spread, choice.linked)
@@ -98,6 +85,7 @@ def _op(
     ]
     losers.sort(key=lambda offer: offer.cost_us)
     winner = _rival(chosen, objective, cost, spread, choice.linked)
+    first = subgraph.ops[0]
     others = {name: theirs[first] for name, theirs in elsewhere.items() if first in theirs}
     changes = ((name, _change(choice, other)) for name, other in others.items())
     return OpExplanation(
@@ -109,6 +97,7 @@ def _op(
         declines=choice.declines,
         fusions=fusions,
         elsewhere=tuple((name, text) for name, text in changes if text),
+        branches=max(1, len(subgraph.split)),
         layer=choice.label,
     )
 
@@ -142,27 +131,21 @@ def _rival(offer: Offer, objective: str, best: float, spread: float, linked: boo
 
 
 def _fusions(
-    choice: Choice,
-    group: Sequence[Subgraph],
-    offers: Mapping[Workload, Offers],
-    objective: str,
-    device: Device,
+    choice: Choice, group: Sequence[Subgraph], offers: Mapping[Workload, Offers], plan: Plan
 ) -> tuple[Fusion, ...]:
     """The alternatives of one root, longest first, without those that were not priced."""
-    longest = max(group, key=lambda subgraph: len(subgraph.ops), default=None)
     found = []
     for subgraph in group:
         known = offers.get(subgraph.require_workload())
-        if known is None or longest is None:
+        if known is None:
             continue
-        ranked = rank(known.measured, objective)
-        cost = objectives.own_cost(ranked[0].measurement, objective)[0] if ranked else None
+        ranked = rank(known.measured, plan.objective)
         found.append(
             Fusion(
                 known.workload.epilogue.name,
                 ranked[0].candidate.key if ranked else "",
-                cost,
-                leftover_us(subgraph, longest, device),
+                objectives.own_cost(ranked[0].measurement, plan.objective)[0] if ranked else None,
+                leftover_us(subgraph, group[0], plan.device),
                 subgraph.id == choice.subgraph,
             )
         )

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ConvoyError
-from ..ir.device import Device
 from ..measure.network import spread_us
 from ..partition.match_graph import MatchGraph
 from .cover import Cover
@@ -57,7 +56,6 @@ def refine(
     graph: MatchGraph,
     objective: str,
     backends: Sequence[str],
-    device: Device,
     measure: Measure | None = None,
     *,
     seconds: float = 60.0,
@@ -73,11 +71,10 @@ def refine(
     ``budget`` is that of the evolution. A finalist replaces the best seed only where its median is
     lower by more than the two spreads.
     """
-    start = {**seed_covers(graph, objective, backends), **(seeds or {})}
-    start = _distinct(start)
+    start = _distinct({**seed_covers(graph, objective, backends), **(seeds or {})})
 
     def simulated(cover: Cover) -> float:
-        return scheduled_us(cover, device, streams)
+        return scheduled_us(cover, streams)
 
     found = evolve(start, simulated, budget)
     finalists = [Finalist(name, cover, found.seeds[name]) for name, cover in start.items()]

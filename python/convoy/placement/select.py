@@ -16,9 +16,9 @@ from ..progress import step
 from .concurrent import choose_for_streams
 from .cover import Cover, find_cover
 from .greedy import choose_greedily
-from .placement import Placement, placement_of, placement_of_cover, source_of
+from .placement import Placement, placement_of, placement_of_cover, plan_of
 from .priced import priced
-from .reasons import explain
+from .reasons import explanation_of
 from .simulated import STREAMS
 
 SEARCHES = ("greedy", "exact", "evolve")
@@ -63,8 +63,7 @@ def select(
     objectives.check(objective)
     if search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
-    backends = graphs[0].backends  # the same of all forms
-    selector = _Selector(offers, objective, backends, source, environment, streams)
+    selector = _Selector(offers, objective, source, environment, streams)
     covered = []
     for number, graph in enumerate(graphs):
         step("cover of a normal form", number, len(graphs))
@@ -88,7 +87,6 @@ class _Selector:
 
     offers: Mapping[Workload, Offers]
     objective: str
-    backends: Sequence[str]
     source: str
     environment: str
     streams: int | str
@@ -96,7 +94,7 @@ class _Selector:
     def placed(self, graph: MatchGraph, search: str) -> Placement:
         plan = self._greedy(graph)
         if search == "greedy" or not all(choice.chosen.measurement.ok for choice in plan.choices):
-            return placement_of(graph, plan, self.backends)
+            return placement_of(graph, plan)
         full = priced(graph, self.offers)
         return self._covered(graph, find_cover(full, self.objective, graph.backends))
 
@@ -114,8 +112,7 @@ class _Selector:
         refined = refine(
             cover.graph,
             self.objective,
-            [*self.backends, NATIVE],
-            exact.graph.device,
+            [*exact.graph.backends, NATIVE],
             measured if timed else None,
             seconds=seconds,
             streams=STREAMS if isinstance(self.streams, str) else self.streams,
@@ -138,14 +135,11 @@ class _Selector:
         return dataclasses.replace(placed, plan=plan, on_one_stream=placed)
 
     def _greedy(self, graph: MatchGraph) -> Plan:
-        choices = choose_greedily(graph, self.offers, self.objective, self.backends)
-        source = source_of(self.source, [choice.chosen.measurement for choice in choices])
-        return Plan(self.objective, graph.device, tuple(choices), source, self.environment)
+        choices = choose_greedily(graph, self.offers, self.objective)
+        return plan_of(graph, self.objective, choices, self.source, self.environment)
 
     def _covered(self, graph: MatchGraph, cover: Cover) -> Placement:
-        return placement_of_cover(
-            graph, cover, self.offers, self.backends, self.source, self.environment
-        )
+        return placement_of_cover(graph, cover, self.offers, self.source, self.environment)
 
 
 def cover_of_plan(graph: MatchGraph, plan: Plan) -> Cover | None:
@@ -179,6 +173,5 @@ def explained(
         for objective in objectives.OBJECTIVES
         if objective != placed.plan.objective
     }
-    plan, graph = placed.plan, placed.graph
-    why = explain(plan, graph.subgraphs, offers, others, graph.device)
+    why = explanation_of(placed.plan, placed.graph.subgraphs, offers, others)
     return dataclasses.replace(placed, explanation=why)

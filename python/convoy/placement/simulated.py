@@ -22,7 +22,7 @@ STREAMS = 4
 _ELEMENTS, _THREADS = 8, 256
 
 
-def scheduled_us(cover: Cover, device: Device, streams: int = STREAMS) -> float:
+def scheduled_us(cover: Cover, streams: int = STREAMS) -> float:
     """Time of a cover in microseconds under its own objective.
 
     For ``graph`` the makespan of the best simulated schedule on at most ``streams`` streams; the
@@ -30,14 +30,14 @@ def scheduled_us(cover: Cover, device: Device, streams: int = STREAMS) -> float:
     """
     if cover.objective != "graph":
         return cover.total_us()
-    ops = cover_ops(cover, device)
+    ops = cover_ops(cover)
     single = single_stream(ops, ()).makespan_us
     if streams <= 1:
         return single
     return min(single, multi_stream(ops, (), streams).makespan_us)
 
 
-def cover_ops(cover: Cover, device: Device) -> list[Op]:
+def cover_ops(cover: Cover) -> list[Op]:
     """The launches of a cover as the scheduler sees them, in launch order. Launches that take no
     time (views) are not ops; their readers wait for the views' operands."""
     graph = cover.graph
@@ -48,7 +48,7 @@ def cover_ops(cover: Cover, device: Device) -> list[Op]:
         after = {i for value in graph.reads(subgraph) for i in sources.get(value, ())}
         done = tuple(sorted(after))
         if device_us(offer.measurement):
-            op = _op(f"{number}.{subgraph.id}", subgraph, offer, elements, device)
+            op = _op(f"{number}.{subgraph.id}", subgraph, offer, elements, graph.device)
             ops.append(dataclasses.replace(op, depends=done).timed(offer.measurement))
             done = (len(ops) - 1,)
         sources.update(dict.fromkeys(subgraph.outputs, done))

@@ -9,7 +9,7 @@ from ..errors import NoCandidate
 from .assignment import Pick
 from .frontier import Search, TooWide
 from .integer import IntegerProgram
-from .problem import Cost, Problem, cost_of, saving_of, value_of
+from .problem import Cost, Problem, summed, value_of
 
 WIDTH = 256  # partial covers at one cut beyond which the integer program takes over
 
@@ -55,11 +55,8 @@ def solve(problem: Problem, width: int = WIDTH, seconds: float = 60.0) -> Solved
 
 def _cost(problem: Problem, picks: Sequence[Pick]) -> Cost:
     """Cost of picks, from the measurements themselves."""
-    of = {pick: problem.graph.subgraphs[pick[0]].offers[pick[1]].measurement for pick in picks}
-    costs = (cost_of(measurement, problem.objective) for measurement in of.values())
-    first, *rest = map(sum, zip(*costs, strict=True))
-    saved = sum(saving_of(of[pick], problem.objective) for pick in problem.links.of(picks))
-    return (first - saved, *rest)
+    first, *rest = summed(problem.steps[pick].cost for pick in picks)
+    return (first - sum(problem.steps[pick].saving for pick in problem.links.of(picks)), *rest)
 
 
 def _no_cover(problem: Problem) -> NoCandidate:

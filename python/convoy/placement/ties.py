@@ -23,25 +23,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.objective import starts_successor_early
-from ..partition.match_graph import MatchGraph
-from .assignment import Pick, coverings, launch_order, owners
-from .links import Links
-from .problem import (
-    LAUNCH,
-    NONDETERMINISTIC,
-    Cost,
-    Usable,
-    cost_of,
-    saving_of,
-    spread_of,
-    value_of,
-)
+from ..partition.dependencies import bits
+from .assignment import Pick, coverings, launch_order
+from .problem import LAUNCH, Cost, Problem, spread_of, summed, value_of
 
 MOST_WAYS = 256  # ways to cover one block that are compared
+Owners = Mapping[int, Pick]  # the pick of a cover by position of the operation
 
 
 @dataclass(frozen=True)
@@ -63,34 +53,31 @@ class _Way:
 
 @dataclass(frozen=True)
 class _Around:
-    """The surroundings that a block's cost depends on: the operations before it whose kernels let
-    their successors start early, and the subgraphs that follow one of the block's, with what each
-    costs more if that one does not."""
+    """The surroundings that a block's cost depends on.
 
-    early: Set[int]
-    losses: Mapping[int, int]  # by position of the operation that it follows
+    ``early`` is the mask of operations before it whose kernels let their successors start early,
+    ``losses`` what subgraphs behind it cost more, by the operation of the block that they follow,
+    if its kernel does not let them.
+    """
+
+    early: int
+    losses: Mapping[int, int]
 
 
 class Ties:
-    """Decides ties of one cover under one objective."""
+    """Decides ties of a cover of a problem. Blocks are bit masks of operations."""
 
-    def __init__(
-        self, graph: MatchGraph, objective: str, backend_order: Sequence[str], usable: Usable
-    ) -> None:
-        self._graph, self._objective, self._usable = graph, objective, usable
-        self._links = Links(graph)
-        self._rank = {name: i for i, name in enumerate(backend_order)}
-        position = self._graph.dependencies.position
-        self._first = [min(map(position.__getitem__, s.ops)) for s in self._graph.subgraphs]
-        self._home = ""
-        self._by_op: dict[str, list[int]] = {op.name: [] for op in self._graph.ops}
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._graph, self._steps = problem, problem.graph, problem.steps
+        self._masks, self._anchors, self._home = problem.masks, problem.links.anchors, ""
+        self._covering: list[list[int]] = [[] for _ in self._graph.ops]  # usable ones, by op
         self._behind: dict[int, list[int]] = {}  # subgraphs by the operation that they follow
-        for number, subgraph in enumerate(self._graph.subgraphs):
-            for name in subgraph.ops if usable[number] else ():
-                self._by_op[name].append(number)
-            self._behind.setdefault(self._links.anchors[number], []).append(number)
+        for number, mask in enumerate(self._masks):
+            for op in bits(mask) if problem.usable[number] else ():
+                self._covering[op].append(number)
+            self._behind.setdefault(self._anchors[number], []).append(number)
 
-    def decide(self, picks: Sequence[Pick], equal_too: bool = True) -> list[Pick]:
+    def decide(self, picks: Sequence[Pick], equal_too: bool) -> list[Pick]:
         """The cover with all ties decided. Deterministic.
 
         ``equal_too`` may be False if the cover is known to be of the best priority among
@@ -103,75 +90,54 @@ class Ties:
         return decided
 
     def _decide(self, picks: Sequence[Pick], equal_too: bool, careful: bool) -> list[Pick]:
-        chosen = dict.fromkeys(picks)
-        owner = owners(self._graph, picks)
-        offer = dict(picks)
-        settled: set[str] = set()
-        for ops in self._blocks():
-            if not settled.isdisjoint(ops):
+        """``careful`` leaves out what would close a cycle."""
+        owners, settled = self._owners(picks), 0
+        for block in self._blocks():
+            old = list(dict.fromkeys(owners[op] for op in bits(block)))
+            if block & settled or any(self._masks[number] & ~block for number, _ in old):
                 continue
-            inside = sorted({owner[name] for name in ops}, key=lambda n: (self._first[n], n))
-            if sum(len(self._graph.subgraphs[number].ops) for number in inside) != len(ops):
-                continue
-            old = [(number, offer[number]) for number in inside]
-            better = self._better(ops, old, self._around(ops, chosen, owner, offer), equal_too)
+            better = self._better(block, old, self._around(block, owners), equal_too)
             if better is None:
                 continue
-            if careful:
-                others = [pick for pick in chosen if pick not in old]
-                if launch_order(self._graph, [*others, *better]) is None:
-                    continue
-            for pick in old:
-                del chosen[pick]
-            chosen.update(dict.fromkeys(better))
-            offer.update(better)
-            owner.update(owners(self._graph, better))
-            settled.update(ops)
-        return list(chosen)
+            changed = owners | self._owners(better)
+            if careful and launch_order(self._graph, _picks(changed)) is None:
+                continue
+            owners = changed
+            settled |= block
+        return _picks(owners)
 
-    def _around(
-        self,
-        ops: Collection[str],
-        chosen: Collection[Pick],
-        owner: Mapping[str, int],
-        offer: Mapping[int, int],
-    ) -> _Around:
-        """Return the surroundings of a block in a cover, in which ``owner`` covers each operation
-        with its ``offer``."""
-        if self._objective != "graph":
-            return _Around(frozenset(), {})
-        position, subgraphs = self._graph.dependencies.position, self._graph.subgraphs
-        own = {position[name] for name in ops}
-        before = {self._links.anchors[number] for name in ops for number in self._by_op[name]}
-        early: set[int] = set()
-        for anchor in before - own - {-1}:
-            number = owner[self._graph.ops[anchor].name]
-            if starts_successor_early(subgraphs[number].offers[offer[number]].measurement):
-                early.add(anchor)
+    def _owners(self, picks: Sequence[Pick]) -> dict[int, Pick]:
+        return {op: pick for pick in picks for op in bits(self._masks[pick[0]])}
+
+    def _around(self, block: int, owners: Owners) -> _Around:
+        """Return the surroundings of a block in a cover."""
+        before = {self._anchors[number] for op in bits(block) for number in self._covering[op]}
+        early = 0
+        for op in before - {-1}:
+            if not block >> op & 1 and self._steps[owners[op]].early:
+                early |= 1 << op
         losses: Counter[int] = Counter()
-        for anchor in own:
-            for number in self._behind.get(anchor, ()):
-                outside = own.isdisjoint(position[name] for name in subgraphs[number].ops)
-                if outside and (pick := (number, offer.get(number, -1))) in chosen:
-                    measurement = subgraphs[number].offers[pick[1]].measurement
-                    losses[anchor] += saving_of(measurement, self._objective)
+        for op in bits(block):
+            for number in self._behind.get(op, ()):
+                pick = owners[next(bits(self._masks[number]))]
+                if pick[0] == number and not self._masks[number] & block:
+                    losses[op] += self._steps[pick].saving
         return _Around(early, losses)
 
     def _cheapest_backend(self, picks: Sequence[Pick]) -> str:
         """The backend with the lowest total cost for the ops of all picks; a way to cover them that
         it does not offer counts as the most expensive offer of any backend. Empty if there is no
         choice."""
-        sums: dict[str, list[Cost]] = {name: [] for name in self._rank}
+        sums: dict[str, list[Cost]] = {name: [] for name in self._problem.backends}
         contested = False
         for number, _ in picks:
             lowest: dict[str, Cost] = {}
             highest: Cost = ()
-            ops = set(self._graph.subgraphs[number].ops)
-            for other in self._by_op[self._graph.subgraphs[number].ops[0]]:
-                subgraph = self._graph.subgraphs[other]
-                for i in self._usable[other] if set(subgraph.ops) == ops else ():
-                    name = subgraph.offers[i].candidate.backend
-                    cost = self._linked_cost((other, i))  # as among its own kind
+            block = self._masks[number]
+            for other in self._covering[next(bits(block))]:
+                for i in self._problem.usable[other] if self._masks[other] == block else ():
+                    name = self._graph.subgraphs[other].offers[i].candidate.backend
+                    cost = self._steps[other, i].linked  # as among its own kind
                     lowest[name] = min(lowest.get(name, cost), cost, key=value_of)
                     highest = max(highest or cost, cost, key=value_of)
             contested |= len(lowest) > 1
@@ -179,33 +145,28 @@ class Ties:
                 costs.append(lowest.get(name, highest))
         if not contested:
             return ""
-        return min(sums, key=lambda name: value_of(self._sum(sums[name])))
+        return min(sums, key=lambda name: value_of(summed(sums[name])))
 
-    def _blocks(self) -> list[tuple[str, ...]]:
+    def _blocks(self) -> list[int]:
         """Sets of ops that a single subgraph covers, by first op, larger ones first."""
-        position = self._graph.dependencies.position
-        every = self._graph.subgraphs
-        order = sorted(range(len(every)), key=lambda n: (self._first[n], -len(every[n].ops), n))
-        return list(
-            dict.fromkeys(tuple(sorted(every[n].ops, key=position.__getitem__)) for n in order)
-        )
+        order = sorted(self._masks, key=lambda mask: (mask & -mask, -mask.bit_count()))
+        return list(dict.fromkeys(order))
 
     def _better(
-        self, ops: tuple[str, ...], old: Sequence[Pick], around: _Around, equal_too: bool
+        self, block: int, old: Sequence[Pick], around: _Around, equal_too: bool
     ) -> tuple[Pick, ...] | None:
-        slack = self._sum([self._spread(pick) for pick in old])
+        """The best way to cover a block that ties with the ``old`` one and goes before it."""
+        slack = summed([self._spread(pick) for pick in old])
         if not any(slack) and not equal_too:
             return None
-        now = self._way(old, around)
-        ceiling = tuple(a + b for a, b in zip(now.cost, slack, strict=True))
-        best = now
-        inside = sorted({number for name in ops for number in self._by_op[name]})
-        ways = coverings(self._graph, inside, ops, MOST_WAYS)
-        for numbers in ways:
+        best = now = self._way(old, around)
+        ceiling = summed([now.cost, slack])
+        inside = sorted({number for op in bits(block) for number in self._covering[op]})
+        for numbers in coverings(self._graph, inside, block, MOST_WAYS):
             if len(numbers) > 1 and len(old) > 1:
                 continue  # one side of a tie is a single subgraph
-            for indices in itertools.islice(self._offers(numbers, ceiling), MOST_WAYS):
-                way = self._way(list(zip(numbers, indices, strict=True)), around)
+            for picks in itertools.islice(self._offers(numbers, ceiling), MOST_WAYS):
+                way = self._way(picks, around)
                 if not _within(way.cost, ceiling):
                     continue
                 nearer = way.priority < now.priority or way.away < now.away
@@ -215,59 +176,41 @@ class Ties:
                     best = way
         return best.picks if best.rank < now.rank else None
 
-    def _offers(self, numbers: Sequence[int], ceiling: Cost) -> itertools.product[tuple[int, ...]]:
+    def _offers(self, numbers: Sequence[int], ceiling: Cost) -> itertools.product[tuple[Pick, ...]]:
+        """Combinations of offers of subgraphs, none of which alone is too expensive."""
         fitting = []
         for number in numbers:
-            usable = self._usable[number]
-            fitting.append([i for i in usable if _within(self._linked_cost((number, i)), ceiling)])
+            picks = [(number, i) for i in self._problem.usable[number]]
+            fitting.append([p for p in picks if _within(self._steps[p].linked, ceiling)])
         return itertools.product(*fitting)
 
     def _way(self, picks: Sequence[Pick], around: _Around) -> _Way:
         """A way to cover a block."""
-        priority = away = backends = 0
-        costs, names = [], []
-        early = self._early(picks, around)
-        lost = sum(loss for anchor, loss in around.losses.items() if anchor not in early)
+        early = around.early
+        for pick in picks:
+            if self._steps[pick].early:
+                early |= self._masks[pick[0]]
+        costs, names, priorities, away = [], [], 0, 0
         for number, index in picks:
-            subgraph = self._graph.subgraphs[number]
-            offer = subgraph.offers[index]
-            candidate = offer.candidate
-            priority += (not candidate.deterministic) * NONDETERMINISTIC
-            priority += subgraph.launches * LAUNCH
-            away += candidate.backend != self._home
-            backends += self._rank.get(candidate.backend, len(self._rank))
-            linked = self._links.anchors[number] in early
-            cost = cost_of(offer.measurement, self._objective)
-            costs.append(self._linked_cost((number, index)) if linked else cost)
+            step, anchor = self._steps[number, index], self._anchors[number]
+            candidate = self._graph.subgraphs[number].offers[index].candidate
+            costs.append(step.linked if anchor >= 0 and early >> anchor & 1 else step.cost)
             names.append(candidate.key)
-        away = away if self._home else 0
-        first, *rest = self._sum(costs)
-        cost = (first + lost, *rest)
-        return _Way(tuple(picks), cost, priority, away, backends, tuple(names))
-
-    def _early(self, picks: Sequence[Pick], around: _Around) -> Set[int]:
-        """The operations of kernels that let their successors start early."""
-        position, early = self._graph.dependencies.position, set(around.early)
-        for number, index in picks:
-            subgraph = self._graph.subgraphs[number]
-            if starts_successor_early(subgraph.offers[index].measurement):
-                early.update(position[name] for name in subgraph.ops)
-        return early
-
-    def _linked_cost(self, pick: Pick) -> Cost:
-        """The cost of a pick whose predecessor lets it start early."""
-        number, index = pick
-        measurement = self._graph.subgraphs[number].offers[index].measurement
-        first, *rest = cost_of(measurement, self._objective)
-        return (first - saving_of(measurement, self._objective), *rest)
+            priorities += step.priority
+            away += bool(self._home) and candidate.backend != self._home
+        first, *rest = summed(costs)
+        lost = sum(loss for op, loss in around.losses.items() if not early >> op & 1)
+        priority, backends = divmod(priorities, LAUNCH)
+        return _Way(tuple(picks), (first + lost, *rest), priority, away, backends, tuple(names))
 
     def _spread(self, pick: Pick) -> Cost:
         number, index = pick
-        return spread_of(self._graph.subgraphs[number].offers[index].measurement, self._objective)
+        offer = self._graph.subgraphs[number].offers[index]
+        return spread_of(offer.measurement, self._problem.objective)
 
-    @staticmethod
-    def _sum(costs: Sequence[Cost]) -> Cost:
-        return tuple(map(sum, zip(*costs, strict=True)))
+
+def _picks(owners: Owners) -> list[Pick]:
+    return list(dict.fromkeys(owners.values()))
 
 
 def _within(cost: Cost, ceiling: Cost) -> bool:

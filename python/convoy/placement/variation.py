@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from deap import base, tools  # type: ignore[import-untyped]
 
-from .evaluations import Genes
+Genes = tuple[int, ...]  # for each group the number of the way to cover it
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What ``convoy.compile`` imports, in less time."""
+"""Import PyTorch's tracer and TVM in less time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from ..threads import uncollected
 
 
 def import_all() -> None:
-    """Import PyTorch's tracer, and TVM behind it, which waits for a thread.
+    """Import what ``convoy.compile`` needs, and meanwhile prepare TVM's first stack trace.
 
-    TVM raises C++ errors while it is imported. The first one reads the symbol tables of all loaded
-    libraries for its stack trace, which takes 0.8 s with PyTorch for CUDA, and more where the files
-    are not in memory yet. The thread takes a stack trace while Python imports the tracer.
+    TVM raises C++ errors while it is imported, and catches them. Each takes a stack trace. The
+    first one of a process reads the symbol tables of all loaded libraries: 0.8 s with PyTorch for
+    CUDA, and more where the files are not in memory yet. One that nobody looks at is therefore
+    taken in a thread while Python imports the tracer.
     """
     if "tvm" in sys.modules:
         return
     with uncollected():
         import tvm_ffi
 
-        # Called by ctypes, it leaves the GIL to other threads.
-        stack_trace = tvm_ffi.LIB.TVMFFIBacktrace
-        reader = threading.Thread(target=stack_trace, args=(None, 0, None, 1))
+        # A call by ctypes leaves the GIL to other threads.
+        reader = threading.Thread(target=tvm_ffi.LIB.TVMFFIBacktrace, args=(None, 0, None, 1))
         reader.start()
         try:
             import torch.export._trace  # noqa: F401

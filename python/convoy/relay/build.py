@@ -11,6 +11,7 @@ from typing import Any
 import convoy
 from convoy.errors import DynamicShape, InvalidOption, UnsupportedOp
 from convoy.graph_executor import GraphExecutorFactoryModule
+from convoy.ir.dtypes import HALF_DTYPES
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.ast import Function
@@ -26,7 +27,6 @@ from convoy.relay.visit import bind, post_order
 from convoy.threads import one_at_a_time
 
 # Precision follows the dtype of what convolutions and GEMMs compute in, in this order.
-_HALF = ("float16", "bfloat16")
 
 
 @one_at_a_time
@@ -176,7 +176,7 @@ def precision_of(mod: IRModule) -> str:
                 continue
             if node.op.name.startswith(("nn.conv", "nn.dense", "nn.matmul", "nn.batch_matmul")):
                 found.add(getattr(node.args[0].checked_type, "dtype", ""))
-    for dtype in _HALF:
+    for dtype in HALF_DTYPES:
         if found and found <= {dtype}:
             return dtype
     return "float32"

@@ -12,7 +12,7 @@ from ..ir.plan import Choice, Plan
 from ..partition.match_graph import Subgraph
 from ..placement.explain import shape_text
 from ..placement.explanation import Explanation, OpExplanation, Rival
-from ..placement.reasons import explain
+from ..placement.reasons import explanation_of
 
 #: Rivals shown of one operation, the nearest ones; of each backend the best is always among them.
 MOST_RIVALS = 10
@@ -78,7 +78,7 @@ def explained(plan: Plan) -> Explanation:
         for name in objectives.OBJECTIVES
         if known and name != plan.objective
     }
-    return explain(plan, wholes, offers, others, plan.device)
+    return explanation_of(plan, wholes, offers, others)
 
 
 def _under(plan: Plan, objective: str) -> Plan:

@@ -17,7 +17,7 @@ from ..ir.schedule_parts import Op
 from .dependence import Dependences
 
 
-def cover(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op] = ()) -> list[int]:
+def cover(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op]) -> list[int]:
     """The chain of each op, numbered from 0 by first op. ``priorities`` are bottom levels: of the
     successors of an op the one with the largest is kept in its chain where that costs no chain;
     what one of the ``ops`` saves by programmatic launches is added to it."""
@@ -39,16 +39,15 @@ def _match(graph: Dependences, priorities: Sequence[float], ops: Sequence[Op]) -
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
     size = len(graph)
-    saved = [_saved_us(op) for op in ops] or [0.0] * size
+    saved = [_saved_us(op) for op in ops]
     largest = max(map(sum, zip(priorities, saved, strict=True)), default=0.0) or 1.0
     rows, columns, weights = [], [], []
     for op, after in enumerate(graph.successors):
-        early = bool(ops) and ops[op].early
         for successor in after:
-            worth = priorities[successor] + (saved[successor] if early else 0.0)
+            value = priorities[successor] + (saved[successor] if ops[op].early else 0.0)
             rows.append(op)
             columns.append(successor)
-            weights.append(2.0 - worth / largest)  # 1 for the critical path
+            weights.append(2.0 - value / largest)  # 1 for the critical path
     # Each op may stay without a successor, which costs more than all matched ones together.
     rows += range(size)
     columns += range(size, 2 * size)

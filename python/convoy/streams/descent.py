@@ -29,7 +29,7 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
     current = [op.stream for op in ops]
     wanted = events.latest_first([op.depends for op in ops])
     simulator = Simulator(ops, costs)
-    best = simulator.run(current, events.fewest(wanted, current))[2]
+    best = simulator.run(current, events.fewest(wanted, current)).makespan_us
     trials = EFFORT // max(1, len(ops)) if streams > 1 else 0
     known: dict[tuple[int, ...], float] = {}  # many steps only rename streams
     for number in range(trials):
@@ -40,7 +40,8 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
             continue
         key = _by_first_use(tried)
         if key not in known:
-            known[key] = simulator.run(tried, events.fewest(wanted, tried), best)[2]
+            found = simulator.run(tried, events.fewest(wanted, tried), best)
+            known[key] = found.makespan_us
         if known[key] <= best:
             best, current = known[key], tried
     moved = zip(ops, current, strict=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from .program import Program
 
+#: Which GPU of the process.
+_GPU = 0
 #: Launches in one captured graph, samples, and microseconds for those of one function.
 _LAUNCHES, _SAMPLES, _BUDGET_US = 20, 20, 20e3
 
@@ -53,7 +55,6 @@ def measure(
     ops: Sequence[Op],
     device: Device,
     functions: Mapping[str, Callable[..., object]],
-    index: int = 0,
 ) -> list[Op]:
     """Measure durations (of ops that are only estimated) and occupancies (of all) on the GPU.
 
@@ -62,7 +63,6 @@ def measure(
 
     Args:
         functions: What can be called, by symbol.
-        index: Which GPU of the process.
     """
     known: dict[tuple[str, tuple[object, ...]], dict[str, Any]] = {}
     measured = []
@@ -72,9 +72,9 @@ def measure(
         if key not in known:
             known[key] = {}
             callee = functions.get(op.symbol)
-            tensors = _tensors(call.args, index)
+            tensors = _tensors(call.args)
             if callee is not None and tensors is not None:
-                known[key] = _measure_one(callee, tensors, op, device, index)
+                known[key] = _measure_one(callee, tensors, op, device)
         measured.append(dataclasses.replace(op, **known[key]))
     return measured
 
@@ -84,7 +84,6 @@ def _measure_one(
     tensors: list[tvm.runtime.Tensor],
     op: Op,
     device: Device,
-    index: int,
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -92,14 +91,14 @@ def _measure_one(
     from ..runtime.library import function
 
     found: dict[str, Any] = {}
-    function("measure.call")(callee, tensors, index)
-    kernels = json.loads(function("graph.kernels")(callee, tensors, index))
+    function("measure.call")(callee, tensors, _GPU)
+    kernels = json.loads(function("graph.kernels")(callee, tensors, _GPU))
     if (occupied := occupancy.of_kernels(kernels, device)) is not None:
         found["occupancy"] = occupied
     if op.source == "estimated":
         timer = function("measure.kernel_us")
-        with gpu_lock(index):
-            samples = list(timer(callee, tensors, index, _LAUNCHES, _SAMPLES, _BUDGET_US))
+        with gpu_lock(_GPU):
+            samples = list(timer(callee, tensors, _GPU, _LAUNCHES, _SAMPLES, _BUDGET_US))
         us = float(np.median(samples))
         found |= {"duration_us": us, "source": "measured"}
         if op.chained_us is not None:
@@ -114,7 +113,7 @@ def _signature(arg: relax.Expr) -> object:
     return (str(shape), str(getattr(ty, "dtype", ""))) if shape is not None else str(arg)
 
 
-def _tensors(args: Sequence[relax.Expr], index: int) -> list[tvm.runtime.Tensor] | None:
+def _tensors(args: Sequence[relax.Expr]) -> list[tvm.runtime.Tensor] | None:
     """Device tensors of zeros for a call's arguments; None if one is no tensor."""
     from ..runtime.library import function
 
@@ -122,7 +121,7 @@ def _tensors(args: Sequence[relax.Expr], index: int) -> list[tvm.runtime.Tensor]
     for arg in args:
         if not is_tensor(arg):
             return None
-        tensor = tvm.runtime.empty(shape_of(arg), dtype_of(arg), tvm.cuda(index))
+        tensor = tvm.runtime.empty(shape_of(arg), dtype_of(arg), tvm.cuda(_GPU))
         function("cuda.fill")(tensor, 0)
         tensors.append(tensor)
     return tensors

@@ -13,17 +13,12 @@ from ..ir.schedule_parts import ORIGIN, Event
 
 
 def needed(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> tuple[Event, ...]:
-    """The events of :func:`edges`."""
-    return tuple(Event(*edge) for edge in edges(depends, streams))
-
-
-def edges(depends: Sequence[Iterable[int]], streams: Sequence[int]) -> list[tuple[int, int]]:
-    """The minimal set of events, as (op that records, op that waits), for ops in launch order.
+    """The minimal set of events for ops in launch order.
 
     Stream 0 is the caller's: side streams start after the fork (an event recorded at ORIGIN), and
     at the end it waits for them (waits at ORIGIN).
     """
-    return fewest(latest_first(depends), streams)
+    return tuple(Event(*edge) for edge in fewest(latest_first(depends), streams))
 
 
 def latest_first(depends: Sequence[Iterable[int]]) -> list[list[int]]:
@@ -33,7 +28,8 @@ def latest_first(depends: Sequence[Iterable[int]]) -> list[list[int]]:
 
 
 def fewest(wanted: Sequence[Sequence[int]], streams: Sequence[int]) -> list[tuple[int, int]]:
-    """The events of :func:`edges`; ``wanted`` are of :func:`latest_first`."""
+    """The events of :func:`needed` as (op that records, op that waits); ``wanted`` are of
+    :func:`latest_first`."""
     done = [1]  # what is over behind the fork, and behind each op; bit 0 is the fork, bit i+1 op i
     last: dict[int, int] = {0: ORIGIN}  # stream -> its latest op
     found: list[tuple[int, int]] = []

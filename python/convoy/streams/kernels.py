@@ -55,15 +55,15 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
     stored = {buffer for _, written in touched for buffer in written}
     moved = [sum(_bytes(b) for buffers in both for b in buffers) for both in touched]
     return NativeKernel(
-        max(occupancies, key=lambda f: f.waves),
-        len(kernels),
-        sum(moved),
-        sum(
+        occupancy=max(occupancies, key=lambda occupancy: occupancy.waves),
+        launches=len(kernels),
+        moved=sum(moved),
+        duration_us=sum(
             _duration_us(bytes_of, _steps(statement), grid, threads, device)
             for bytes_of, statement, (grid, threads) in zip(moved, statements, kernels, strict=True)
         ),
-        frozenset(i for i, param in enumerate(func.params) if param in stored),
-        not blocks or any(buffer.scope() == "global" for buffer in allocated),
+        written=frozenset(i for i, param in enumerate(func.params) if param in stored),
+        host_workspace=not blocks or any(buffer.scope() == "global" for buffer in allocated),
     )
 
 

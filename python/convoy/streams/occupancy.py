@@ -17,23 +17,17 @@ _TILE_M, _TILE_N, _THREADS, _SHARED = 128, 128, 256, 98304
 _RESERVED = 1024
 
 
-def resident_blocks(device: Device, threads: int, shared_bytes: int = 0) -> int:
+def _resident_blocks(device: Device, threads: int, shared_bytes: int) -> int:
     """Blocks of a kernel that one SM holds at a time, whatever registers its threads need."""
-    return max(
-        1,
-        min(
-            device.blocks_per_sm,
-            device.threads_per_sm // max(1, threads),
-            device.shared_memory_per_sm // (shared_bytes + _RESERVED)
-            if shared_bytes
-            else device.blocks_per_sm,
-        ),
-    )
+    fitting = min(device.blocks_per_sm, device.threads_per_sm // max(1, threads))
+    if shared_bytes:
+        fitting = min(fitting, device.shared_memory_per_sm // (shared_bytes + _RESERVED))
+    return max(1, fitting)
 
 
 def of_launch(device: Device, blocks: int, threads: int, shared_bytes: int = 0) -> Occupancy:
     """Occupancy of a launch of ``blocks`` blocks."""
-    resident = resident_blocks(device, threads, shared_bytes)
+    resident = _resident_blocks(device, threads, shared_bytes)
     waves = blocks / (resident * device.sm_count)
     return Occupancy(blocks, threads, shared_bytes, round(waves, 4))
 

@@ -17,6 +17,8 @@ from .simulate import linked, simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
+#: A predicted speedup of several streams over one below this is not believed without a trial.
+LEAST_GAIN = 1.03
 #: Schedules up to this many times the best predicted time are close to it.
 CLOSE = 1.15
 
@@ -88,9 +90,9 @@ class _Draft:
     @classmethod
     def of(cls, ops: list[Op], order: list[int], costs: LaunchCosts) -> _Draft:
         found = events.needed([op.depends for op in ops], [op.stream for op in ops])
-        _, _, makespan = simulate(ops, found, costs)
+        makespan_us = simulate(ops, found, costs).makespan_us
         streams = 1 + max((op.stream for op in ops), default=0)
-        return cls(ops, order, found, (round(makespan, 3), streams, len(found)))
+        return cls(ops, order, found, (round(makespan_us, 3), streams, len(found)))
 
     @property
     def key(self) -> tuple[tuple[str, int], ...]:

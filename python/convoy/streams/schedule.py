@@ -21,14 +21,10 @@ from . import durations
 from .costs import EAGER, GRAPH, LaunchCosts
 from .dependence import Dependences
 from .link import Part, link
-from .planner import close_schedules, multi_stream, single_stream
+from .planner import LEAST_GAIN, close_schedules, multi_stream, single_stream
 from .program import Program, read
 
 AUTO = "auto"
-#: Hint of a timing: kernels were chosen for several streams, and one stream was measured faster.
-ONE_STREAM = "one stream"
-#: A predicted speedup below this is not believed without a trial.
-LEAST_GAIN = 1.03
 #: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
 #: crossing streams are those of large graphs; between two short kernels they are smaller.
 LEAST_TRIED = 0.85
@@ -56,13 +52,13 @@ def check_streams(streams: int | str) -> int | str:
 class Timing:
     """The result of scheduling a program.
 
-    ``hint`` is ONE_STREAM where other kernels should be selected, empty otherwise: the scheduler
-    itself changes no kernel.
+    ``wants_one_stream`` is a hint that other kernels should be selected: these were selected for
+    several streams, and one stream is faster. The scheduler itself changes no kernel.
     """
 
     program: Program
     schedule: Schedule
-    hint: str = ""
+    wants_one_stream: bool = False
 
 
 def schedule(
@@ -137,16 +133,16 @@ def _measured(
     ][:room]
     if not tried:
         note = f"predicted speedup of several streams {planned[0].predicted_speedup:.2f}"
-        return Timing(program, dataclasses.replace(single, note=note), _hint(plan, single))
+        return Timing(program, dataclasses.replace(single, note=note), plan.streams > 1)
     (one, one_spread), *others = _times(lowered, program, [single, *tried], cuda_graph)
     best = min(range(len(others)), key=lambda i: others[i][0])
     (many, many_spread), multi = others[best], tried[best]
     trial = Trial(one, many, one_spread, many_spread)
     note = f"one stream {one:.1f} us, {multi.streams} streams {many:.1f} us"
     alone = dataclasses.replace(trial, single_us=one - _overhead_us(plan))
-    chosen, hint = (multi, "") if alone.faster else (single, _hint(plan, single))
+    chosen = multi if alone.faster else single
     kept = dataclasses.replace(chosen, decided_by="measured", trial=trial, note=note)
-    return Timing(program, kept, hint)
+    return Timing(program, kept, plan.streams > 1 and chosen is single)
 
 
 def _overhead_us(plan: Plan) -> float:
@@ -159,10 +155,6 @@ def _overhead_us(plan: Plan) -> float:
         own, _ = own_cost(choice.chosen.measurement, "graph", choice.linked)
         overhead += max(0.0, own - min(known, default=math.inf))
     return overhead
-
-
-def _hint(plan: Plan, chosen: Schedule) -> str:
-    return ONE_STREAM if plan.streams > 1 and chosen.streams == 1 else ""
 
 
 def _times(
@@ -180,7 +172,6 @@ def time_functions(
     executable: relax.VMExecutable,
     names: Sequence[str],
     cuda_graph: bool,
-    device: int = 0,
 ) -> list[tuple[float, float]]:
     """Time functions of an executable alternately on the GPU: replays of a CUDA graph, or
     synchronized calls where no graph will be used. Returns (median, spread) of each in
@@ -191,7 +182,7 @@ def time_functions(
     from ..measure import network
     from ..measure.gpu_lock import gpu_lock
 
-    params = program.func.params
+    device, params = 0, program.func.params
     inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
     sampler = network.graph_replays if cuda_graph else network.calls
     vm = VirtualMachine(executable, tvm.cuda(device))

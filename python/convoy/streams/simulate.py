@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from ..ir.schedule_parts import ORIGIN, Event, Op
 from .costs import GRAPH, LaunchCosts
@@ -25,11 +26,17 @@ _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwid
 Edge = tuple[int, int]
 
 
-def simulate(
-    ops: Sequence[Op], events: Sequence[Event], costs: LaunchCosts = GRAPH
-) -> tuple[list[float], list[float], float]:
-    """Start and end of each op, and the makespan, in microseconds from the fork. ``ops`` are in
-    launch order; ``stream``, ``duration_us`` and ``occupancy`` of each are read."""
+class Times(NamedTuple):
+    """Start and end of each op, and the makespan, in microseconds from the fork."""
+
+    start_us: list[float]
+    end_us: list[float]
+    makespan_us: float
+
+
+def simulate(ops: Sequence[Op], events: Sequence[Event], costs: LaunchCosts = GRAPH) -> Times:
+    """Predict the times of ``ops``, which are in launch order; ``stream``, ``duration_us``,
+    ``chained_us`` and ``occupancy`` of each are read."""
     edges = [(event.record, event.wait) for event in events]
     return Simulator(ops, costs).run([op.stream for op in ops], edges)
 
@@ -59,24 +66,20 @@ class Simulator:
 
     def run(
         self, streams: Sequence[int], events: Sequence[Edge], most_us: float = math.inf
-    ) -> tuple[list[float], list[float], float]:
-        """Start and end of each op, and the makespan; the latter is infinite, and the rest
-        unfinished, as soon as it is known to exceed ``most_us``. Events keep what depends on an op
-        behind it."""
-        costs, shares, count = self._costs, self._shares, len(streams)
+    ) -> Times:
+        """Predict the times; the makespan is infinite, and the rest unfinished, as soon as it is
+        known to exceed ``most_us``. Events keep what depends on an op behind it."""
+        cross_us, count = self._costs.cross_us, len(streams)
         latest = [most_us + _ROUNDING_US - level for level in self._levels]
         waits, joined = _waits(events, count)
         previous = _previous(streams)
         behind, missing = _followers(previous, waits)
-        ready_at = self._issue_times(waits, {record for record, _ in events})
-        for i, waited in enumerate(waits):
-            if ORIGIN in waited:
-                ready_at[i] = max(ready_at[i], costs.fork_us)
+        ready_at = self._earliest_starts(waits, {record for record, _ in events})
         start, end, left = [0.0] * count, [0.0] * count, self._lengths(previous, waits)
-        waiting = {i for i in range(count) if not missing[i]}
-        running: set[int] = set()
+        waiting, running = {i for i in range(count) if not missing[i]}, set[int]()
+        share_of, left_of = self._shares.__getitem__, left.__getitem__
+        ready_of = ready_at.__getitem__
         now = 0.0
-        share_of, left_of, ready_of = shares.__getitem__, left.__getitem__, ready_at.__getitem__
         while waiting or running:
             for i in [i for i in waiting if ready_at[i] <= now]:
                 start[i] = now
@@ -88,7 +91,7 @@ class Simulator:
                 step = min(step, min(map(ready_of, waiting)) - now)
             now += step
             if now > most_us:
-                return start, end, math.inf
+                return Times(start, end, math.inf)
             done = step / slow
             over = []
             for i in running:
@@ -99,17 +102,15 @@ class Simulator:
                 running.discard(i)
                 end[i] = now
                 for follower in behind[i]:
-                    crossing = costs.cross_us if streams[follower] != streams[i] else 0.0
+                    crossing = cross_us if streams[follower] != streams[i] else 0.0
                     ready = ready_at[follower] = max(ready_at[follower], now + crossing)
                     if ready > latest[follower]:
-                        return start, end, math.inf
+                        return Times(start, end, math.inf)
                     missing[follower] -= 1
                     if not missing[follower]:
                         waiting.add(follower)
-        makespan = max(end, default=0.0)
-        for op in joined:
-            makespan = max(makespan, end[op] + costs.cross_us)
-        return start, end, makespan
+        makespan = max([*end, *(end[op] + cross_us for op in joined)], default=0.0)
+        return Times(start, end, makespan)
 
     def _lengths(self, previous: Sequence[int], waits: Sequence[Sequence[int]]) -> list[float]:
         """Duration of each op, as a link of a chain where it is one."""
@@ -119,15 +120,17 @@ class Simulator:
             chained if link and chained is not None else alone for alone, chained, link in times
         ]
 
-    def _issue_times(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
-        """Return the times at which the host has enqueued each op; zero under a graph."""
+    def _earliest_starts(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
+        """Return the times before which no op starts: under a graph those of the fork, otherwise
+        also those at which the host has enqueued it."""
         costs = self._costs
+        times = [costs.fork_us if ORIGIN in waited else 0.0 for waited in waits]
         if not (costs.enqueue_us or costs.event_us):
-            return [0.0] * len(waits)
-        times, now = [], 0.0
+            return times
+        now = 0.0
         for i, waited in enumerate(waits):
             now += costs.enqueue_us + costs.event_us * len(waited)
-            times.append(now)
+            times[i] = max(times[i], now)
             now += costs.event_us * (i in records)
         return times
 

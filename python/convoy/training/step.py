@@ -17,9 +17,10 @@ import tvm
 from tvm import relax
 
 from ..errors import InvalidOption
-from ..graph.expr import FLOAT_DTYPES, dtype_of, shape_of
+from ..graph.expr import dtype_of, shape_of
 from ..graph.rewriter import main_function
 from ..graph.state import STATE
+from ..ir.dtypes import FLOAT_DTYPES
 from ..normalize.activations import RecognizeActivations
 from .loss import adjoint, draws_numbers
 from .names import RANDOM, StepNames

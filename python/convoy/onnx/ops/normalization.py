@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ir.dtypes import HALF_DTYPES
 from ..call import Call, Value, converter
 
 
@@ -104,7 +105,7 @@ def group_norm(call: Call) -> Value:
     """Scale and bias are for each group before opset 21, for each channel from then on."""
     groups, shape, dtype = int(call.attrs["num_groups"]), call.shape(), call.dtype()
     x = call.reshape(call.value(0), (shape[0], groups, -1))
-    if dtype in ("float16", "bfloat16"):
+    if dtype in HALF_DTYPES:
         x = call.cast(x, "float32")
     y, _, _ = _normalized(call, x, np.array([2]), float(call.attrs.get("epsilon", 1e-5)))
     y, each = call.cast(y, dtype), [1, groups, 1]

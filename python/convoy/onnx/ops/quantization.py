@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedDtype
+from ...ir.dtypes import widened
 from ..call import DTYPES, Call, Value, converter
 from .convolution import convolve
 from .window import window
@@ -60,7 +61,7 @@ def saturate(call: Call, ratio: Value, zero: Value, target: str, dtype: str = "f
     """Round halves to even, add the zero point, and clip to what a dtype holds."""
     limits = np.iinfo(target)
     value = call.do("Round", ratio)
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    wide = widened(dtype)
     value = call.cast(value, wide)
     if zero is not None:
         value = call.do("Add", value, call.cast(zero, wide))
@@ -77,7 +78,7 @@ def dequantize_linear(call: Call) -> Value:
     if call.attrs.get("output_dtype", 0):
         target = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(call.attrs["output_dtype"]))))
     axis = _axis(call)
-    working = "float32" if target in ("float16", "bfloat16") else target
+    working = widened(target)
     exact = working if call.dtype().startswith("float") else "int32"
     value: Value = call.cast(call.value(0), exact)
     if call.has(2):

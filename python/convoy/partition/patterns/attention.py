@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import FLOAT_DTYPES, dtype_of, op_name, rank_of, shape_of
+from ...graph.expr import dtype_of, op_name, rank_of, shape_of
 from ...ir.attention import Attention, RowView
+from ...ir.dtypes import FLOAT_DTYPES
 from ...ir.workload import Workload
 from .attention_bias import Masks, combined
 from .base import GraphView, Pattern, Site, typed

@@ -14,16 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import (
-    FLOAT_DTYPES,
-    dtype_of,
-    make_const,
-    number,
-    numpy_dtype,
-    op_name,
-    shape_of,
-)
+from ...graph.expr import dtype_of, make_const, number, numpy_dtype, op_name, shape_of
 from ...graph.rewriter import used_vars
+from ...ir.dtypes import FLOAT_DTYPES
 from ...ir.epilogue import Epilogue
 from ...ir.workload import Workload
 from ...ops.activation import ELU, HARDSWISH, MISH

@@ -8,17 +8,8 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from ...graph.expr import (
-    FLOAT_DTYPES,
-    dtype_of,
-    ints,
-    op_name,
-    padding_of,
-    permutation_of,
-    rank_of,
-    shape_of,
-)
-from ...ir.operands import accumulator
+from ...graph.expr import dtype_of, ints, op_name, padding_of, permutation_of, rank_of, shape_of
+from ...ir.dtypes import FLOAT_DTYPES, accumulator
 from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView

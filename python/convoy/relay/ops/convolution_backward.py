@@ -10,6 +10,7 @@ correlated with grad[n, o].
 
 from __future__ import annotations
 
+from convoy.ir.dtypes import FLOAT_DTYPES
 from convoy.relay.ast import Call, Expr
 from convoy.relay.layout import Layout, layout
 from convoy.relay.lazy import relax
@@ -121,8 +122,6 @@ def convert_conv2d_backward_weight(op: OpCall) -> RelaxExpr:
 
 def _is_wgrad(op: OpCall, grad_layout: Layout, data_layout: Layout) -> bool:
     """Check whether a convolution of floats exists whose wgrad has these sizes."""
-    from convoy.graph.expr import FLOAT_DTYPES  # needs TVM
-
     attrs = op.attrs
     dtypes = {op.type(0).dtype, op.type(1).dtype}
     if len(dtypes) != 1 or not {*dtypes, op.result.dtype} <= {*FLOAT_DTYPES}:

@@ -15,13 +15,14 @@ def accumulating_in_float32(mod: Any) -> Any:
     from tvm import relax  # the mutator is a class of TVM
 
     from convoy.graph.expr import call_like, dtype_of, op_name
-    from convoy.lower.accumulate import NARROW, PRODUCTS
+    from convoy.ir.dtypes import HALF_DTYPES
+    from convoy.lower.accumulate import PRODUCTS
 
     @relax.expr_functor.mutator
     class Widen(relax.PyExprMutator):
         def visit_call_(self, call: Any) -> Any:
             new = super().visit_call_(call)
-            if op_name(call) not in PRODUCTS or dtype_of(call) not in NARROW:
+            if op_name(call) not in PRODUCTS or dtype_of(call) not in HALF_DTYPES:
                 return new
             wide = self.builder_.emit(call_like(new, list(new.args), out_dtype="float32"))
             return relax.op.astype(wide, dtype_of(call))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ....errors import LibraryMissing
 from ....ir.candidate import Candidate, Decline
 from ....ir.device import Device
+from ....ir.dtypes import HALF_DTYPES
 from ....ir.workload import Workload
 from .. import kernel as kernels
 from .. import toolkit
@@ -118,7 +119,7 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         return
     if not 80 <= device.arch <= 90:
         yield f"architecture sm_{device.arch}: kernels are compiled for sm_80 to sm_90", ""
-    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+    if w.dtype not in HALF_DTYPES or w.out_dtype != w.dtype:
         yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""

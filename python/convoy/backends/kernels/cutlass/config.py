@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from ....errors import InvalidOption
 from ....ir import fields as checks
 from ....ir.activation import ACTIVATIONS
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from .emit import emit, header_of
 from .parameters import FAMILIES, ITERATORS, SCHEDULERS, SCHEDULES, KernelParameters
 
-FLOATS = ("float16", "bfloat16", "float32")
 INT8_FAMILY = "sm80_int8_conv"
 #: Bytes of shared memory that one block may use, by compute capability.
 SHARED_MEMORY = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448}
@@ -39,7 +38,7 @@ class KernelConfig(KernelParameters):
             self._check_residual_last()
         if self.op != "fprop":
             self._check_backward()
-        if self.family == INT8_FAMILY or not {self.dtype, self.out_dtype} <= {*FLOATS}:
+        if self.family == INT8_FAMILY or not {self.dtype, self.out_dtype} <= {*FLOAT_DTYPES}:
             self._check_integers()
         if self.is_sm90:
             self._check_sm90()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES
 
 #: Operation and architecture; the header is ``codegen/cutlass/FAMILY.cuh``, for the activations
 #: that few kernels have ``codegen/cutlass/FAMILY_activated.cuh``.

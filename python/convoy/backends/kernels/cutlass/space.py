@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
 from .config import KernelConfig, shared_memory
 from .parameters import Family

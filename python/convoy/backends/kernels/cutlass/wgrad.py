@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
 from . import space
 from .config import KernelConfig

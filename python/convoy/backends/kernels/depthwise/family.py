@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from ....ir.device import Device
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.epilogue import Epilogue
-from ....ir.operands import DTYPE_BYTES
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..kernel import Launch as KernelLaunch

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import fields as checks
+from ....ir.dtypes import HALF_DTYPES
 from ..instance import TemplateInstance, instance_from_json
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
@@ -103,7 +104,7 @@ class TensorCoreKernel(DepthwiseLibrary):
 
     dtype: str = "float16"
 
-    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(("float16", "bfloat16"))}
+    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(HALF_DTYPES)}
 
     def __post_init__(self) -> None:
         self.check_fields()

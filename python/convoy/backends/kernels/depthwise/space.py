@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ....ir.device import Device
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
 from ..kernel import Launch as KernelLaunch
 from .kernels import FILTERS, ConvKernel, FilterKernel, WgradKernel

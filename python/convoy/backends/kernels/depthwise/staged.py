@@ -9,7 +9,7 @@ import functools
 from typing import NamedTuple
 
 from ....ir.device import Device
-from ....ir.operands import DTYPE_BYTES
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
 from . import warp_tiles
 from .kernels import StagedKernel

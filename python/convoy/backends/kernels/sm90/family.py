@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
+from ....ir.dtypes import HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
@@ -108,7 +109,7 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
     if w.groups != 1:
         yield f"groups = {w.groups}", "use the cudnn backend"
-    if w.dtype not in ("float16", "bfloat16") or w.out_dtype != w.dtype:
+    if w.dtype not in HALF_DTYPES or w.out_dtype != w.dtype:
         yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""

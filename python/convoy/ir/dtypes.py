@@ -1,0 +1,19 @@
+"""Element types of operands, and precisions of networks."""
+
+#: Floats of 16 bits.
+HALF_DTYPES = ("float16", "bfloat16")
+FLOAT_DTYPES = ("float32", *HALF_DTYPES)
+#: Precisions of convolutions and GEMMs, as options name them.
+PRECISIONS = ("float32", "tf32", *HALF_DTYPES)
+#: Bytes of an element.
+DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
+
+
+def accumulator(dtype: str) -> str:
+    """Return the dtype in which a kernel adds up products of a dtype."""
+    return "int32" if dtype == "int8" else "float32"
+
+
+def widened(dtype: str) -> str:
+    """Return the dtype in which loops compute: float32 for floats of 16 bits, else the same."""
+    return "float32" if dtype in HALF_DTYPES else dtype
