@@ -183,16 +183,20 @@ def work(name: int, todo: Any, found: Any, target: str, end: float) -> None:
                 break
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--networks", type=int, default=10000)
+    made.add_argument("--first", type=int, default=0)
+    made.add_argument("--seconds", type=float, default=200)
+    made.add_argument("--workers", type=int, default=os.cpu_count())
+    made.add_argument("--together", type=int, default=TOGETHER)
+    made.add_argument("--target", choices=TOLERANCE, default="cuda")
+    made.add_argument("--out", type=Path)
+    return made
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", type=int, default=10000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=200)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--together", type=int, default=TOGETHER)
-    parser.add_argument("--target", choices=TOLERANCE, default="cuda")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    options = parser().parse_args()
     began, last = time.time(), options.first + options.networks
     end = began + options.seconds
     for library in ("TVM", "OPENBLAS"):
