@@ -88,6 +88,9 @@ class Builder:
     def _halves(self, x: relax.Var) -> list[relax.Var]:
         channels = int(x.ty.shape[1])
         half = channels // 2
+        if half * 2 == channels and self.rng.random() < 0.5:
+            both = self._emit(op.split(x, 2, axis=1))
+            return [self._emit(relax.TupleGetItem(both, i)) for i in range(2)]
         return [
             self._emit(op.strided_slice(x, axes=[1], begin=[begin], end=[end]))
             for begin, end in ((0, half), (half, channels))

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.candidate import Decline
+from ..ir.candidate import Candidate, Decline
+from ..ir.device import Device
 from ..ir.plan import Plan
+from ..ir.workload import Workload
 from .base import Backend
 
 
 def sliceable_operands(plan: Plan, backends: Mapping[str, Backend]) -> dict[str, frozenset[int]]:
-    """Places in a call (outputs last) of the operands of a plan's functions that may be slices;
-    only of functions with one output, and of those whose backend takes slices."""
+    """Places in a call (outputs last) of the operands of a plan's functions that may be slices, of
+    those functions that have any."""
     found: dict[str, frozenset[int]] = {}
     for symbol, choice in plan.functions().items():
-        workload, candidate = choice.workload, choice.chosen.candidate
+        candidate = choice.chosen.candidate
         backend = backends.get(candidate.backend)
-        if backend is None or workload.num_outputs != 1:
-            continue
-        names = backend.sliceable(workload, candidate, plan.device)
-        if not isinstance(names, Decline):
-            operands = [name for name, _, _ in workload.operand_shapes()]
-            found[symbol] = frozenset(i for i, name in enumerate(operands) if name in names)
+        if places := operands_of(choice.workload, candidate, plan.device, backend):
+            found[symbol] = places
     return found
+
+
+def operands_of(
+    workload: Workload, candidate: Candidate, device: Device, backend: Backend | None
+) -> frozenset[int]:
+    """The same of one candidate; none of a workload with several outputs, and of a backend that is
+    not known or takes no slices."""
+    if backend is None or workload.num_outputs != 1:
+        return frozenset()
+    names = backend.sliceable(workload, candidate, device)
+    if isinstance(names, Decline):
+        return frozenset()
+    operands = [name for name, _, _ in workload.operand_shapes()]
+    return frozenset(i for i, name in enumerate(operands) if name in names)
 
 
 def by_operand(plan: Plan, strides: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:

@@ -25,7 +25,7 @@ from ..streams.link import Part, link
 from ..streams.schedule import ONE_STREAM, schedule
 from ..threads import one_at_a_time
 from ..tir import Rescheduled
-from .lowering import description, lower, rewritten
+from .lowering import description, lower
 from .options import find_backends
 from .rescheduled import with_rescheduled
 
@@ -153,6 +153,6 @@ def _compiled_unscheduled(functions: Sequence[_Function], cuda_graph: bool) -> C
         described = dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
         return [*libraries, description(described, placement.plan.device)]
 
-    mods = {function.meta.function: rewritten(function.placement) for function in functions}
+    mods = {function.meta.function: function.placement.rewritten() for function in functions}
     executable, rescheduled = lower_together(mods, program.target, cuda_graph, external)
     return CompiledModule(executable, with_rescheduled(meta, rescheduled))

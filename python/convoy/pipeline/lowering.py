@@ -17,19 +17,13 @@ from ..graph.rewriter import main_function
 from ..graph.slices import NotSliceable, row_strides
 from ..ir.artifact import Meta
 from ..ir.device import Device
-from ..lower.in_place import WriteInPlace
+from ..lower.in_place import write_in_place
 from ..lower.lowered import Lowered
-from ..partition.rewrite import rewrite, with_constant_weights
+from ..partition.rewrite import with_constant_weights
 from ..placement.placement import Placement
 from ..runtime import create_module
 
 _log = logging.getLogger("convoy")
-
-
-def rewritten(placement: Placement) -> tvm.IRModule:
-    """The module with calls of external functions in place of the plan's subgraphs."""
-    chosen = {c.subgraph: symbol for symbol, c in placement.plan.functions().items()}
-    return rewrite(placement.module, chosen, subgraphs=placement.subgraphs)
 
 
 def calls_of(
@@ -47,20 +41,19 @@ def calls_of(
     Returns:
         The module whose concatenations are written in place, and what it is lowered to.
     """
-    plan, mod = placement.plan, rewritten(placement)
-    if backends is None:
-        backends = {
-            name: registry.get(name) for name in plan.backends() if name in registry.names()
-        }
-    layout = WriteInPlace(
-        sliceable_operands(plan, backends), functools.partial(moving_us, device=plan.device)
-    )
-    in_place = layout(mod)
-    try:
-        return in_place, Lowered.of(in_place, target, suffix=plan.suffix)
-    except NotSliceable as err:
-        _log.info("concatenations are kernels of their own: %s", err)
-        return mod, Lowered.of(mod, target, suffix=plan.suffix)
+    plan, mod = placement.plan, placement.rewritten()
+    target = tvm.target.Target(target) if isinstance(target, str) else target
+    if in_place:
+        if backends is None:
+            known = plan.backends().keys() & set(registry.names())
+            backends = {name: registry.get(name) for name in known}
+        kernel_us = functools.partial(moving_us, device=plan.device)
+        laid_out = write_in_place(mod, target, sliceable_operands(plan, backends), kernel_us)
+        try:
+            return laid_out, Lowered.of(laid_out, target, suffix=plan.suffix)
+        except NotSliceable as err:
+            _log.info("concatenations are kernels of their own: %s", err)
+    return mod, Lowered.of(mod, target, suffix=plan.suffix)
 
 
 def lower(
