@@ -46,17 +46,14 @@ def _strided(param: tirx.Buffer, row: int) -> tirx.Buffer:
 
 def _check(func: tirx.PrimFunc, params: Mapping[tirx.Buffer, tirx.Buffer]) -> None:
     """Raise where something but loads and stores by index refers to a parameter."""
-
-    def refuse(source: object) -> None:
+    named: list[object] = []
+    tvm_ffi.structural_walk(
+        func.body,
+        [
+            (s_tir.SBlock, lambda node: named.extend(m.source.source for m in node.match_buffers)),
+            (tvm.ir.Call, lambda node: named.extend(node.args)),
+        ],
+    )
+    for source in named:
         if isinstance(source, tvm.ir.Var) and source in params:
             raise NotSliceable(f"{source.name} of a kernel that takes its address")
-
-    def block(node: s_tir.SBlock) -> None:
-        for match in node.match_buffers:
-            refuse(match.source.source)
-
-    def call(node: tvm.ir.Call) -> None:
-        for arg in node.args:
-            refuse(arg)
-
-    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, block), (tvm.ir.Call, call)])
