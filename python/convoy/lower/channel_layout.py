@@ -60,6 +60,20 @@ class Uses:
         for var in dict.fromkeys(used_vars(result_of(func))):
             self.readers.setdefault(var, []).append((None, var))
 
+    def functions_beside(self) -> set[str]:
+        """The external functions that read or write concatenations, their parts, or slices."""
+        moved: set[relax.Var] = set()
+        for var, value in self.values.items():
+            if op_name(value) in (CONCAT, SLICE):
+                moved.update([var, *used_vars(value)])
+        return {
+            str(value.args[0].global_symbol)
+            for var, value in self.values.items()
+            if isinstance(value, relax.Call)
+            and op_name(value) == CALL
+            and not moved.isdisjoint([var, *used_vars(value)])
+        }
+
 
 class Layout:
     """The concatenations that are written in place (``joined``, with their parts) and the slices

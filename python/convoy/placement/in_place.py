@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from ..backends.base import Backend
 from ..backends.sliceable import operands_of, sliceable_operands
 from ..cost.native import moving_us
+from ..graph.expr import relax_ops
+from ..graph.rewriter import calls_of
 from ..ir.objective import device_us, own_cost
 from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan
@@ -21,6 +23,7 @@ from ..lower.in_place import uses_of
 from ..lower.target import cuda_target
 from .placement import Placement
 
+_MOVES = relax_ops("concat split strided_slice")
 #: Kernels are exchanged if this saves more microseconds in all.
 LEAST_GAIN_US = 0.5
 
@@ -35,7 +38,9 @@ def prefer_in_place(placement: Placement, backends: Mapping[str, Backend]) -> Pl
 
 def _exchanged(placement: Placement, backends: Mapping[str, Backend]) -> Placement:
     plan = placement.plan
-    if plan.objective != "graph" or not all(c.chosen.measurement.ok for c in plan.choices):
+    moves = bool(calls_of(placement.module, _MOVES))
+    known = all(choice.chosen.measurement.ok for choice in plan.choices)
+    if plan.objective != "graph" or not moves or not known:
         return placement
     found = _Exchanges(placement, backends).best()
     if not found:
@@ -57,14 +62,12 @@ class _Exchanges:
     def __init__(self, placement: Placement, backends: Mapping[str, Backend]) -> None:
         plan = placement.plan
         self._moving_us = functools.partial(moving_us, device=plan.device)
+        self._uses = uses_of(placement.rewritten(), cuda_target(plan.device))
         self._own = sliceable_operands(plan, backends)
         #: For each function the kernel, what it can do, and the time that it loses.
         self._others: dict[str, tuple[Offer, frozenset[int], float]] = {}
-        for symbol, choice in plan.functions().items():
-            if symbol not in self._own:
-                self._consider(symbol, choice, plan, backends)
-        target = cuda_target(plan.device)
-        self._uses = uses_of(placement.rewritten(), target) if self._others else None
+        for symbol in self._uses.functions_beside() - self._own.keys():
+            self._consider(symbol, plan.functions()[symbol], plan, backends)
 
     def _consider(
         self, symbol: str, choice: Choice, plan: Plan, backends: Mapping[str, Backend]
@@ -84,10 +87,10 @@ class _Exchanges:
         """The exchanges that save most: all of them, less those without which copies take no
         longer than the kernel loses. A copy is saved only if all kernels around it are
         exchanged."""
-        if self._uses is None:
-            return {}
         before = self._copying_us({})
-        chosen = dict.fromkeys(self._others)
+        chosen = dict.fromkeys(sorted(self._others))
+        if self._copying_us({s: places for s, (_, places, _) in self._others.items()}) == before:
+            return {}
         best = self._total_us(chosen)
         for _ in range(2):
             for symbol in sorted(chosen, key=lambda s: -self._others[s][2]):
@@ -103,5 +106,4 @@ class _Exchanges:
         return lost + self._copying_us({s: self._others[s][1] for s in exchanged})
 
     def _copying_us(self, others: Sliceable) -> float:
-        assert self._uses is not None
         return Layout(self._uses, {**self._own, **others}, self._moving_us).copying_us
