@@ -14,6 +14,7 @@ from tvm.runtime.vm import VirtualMachine
 from convoy.graph.slices import NotSliceable, cut, join
 from convoy.ir.device import Device
 from convoy.lower.lowered import Lowered
+from convoy.lower.strided_kernels import on_slices
 from convoy.runtime import load_runtime
 from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream, single_stream
@@ -114,3 +115,19 @@ def test_a_tensor_lies_in_one_other() -> None:
 
     with pytest.raises(NotSliceable, match="several tensors"):
         lowered(build)
+
+
+def test_a_library_that_lowering_calls() -> None:
+    """Only the functions that the network itself calls are known to take slices."""
+    x, builder = relax.Var("x", relax.TensorType(SHAPE, "float32")), relax.BlockBuilder()
+    with builder.function("main", [x]):
+        parts = [builder.emit(op.builtin.alloc_tensor(x.ty.shape, "float32", 0)) for _ in range(2)]
+        shape = relax.ShapeExpr([*SHAPE[:-1], 2 * SHAPE[-1]])
+        wide = builder.emit(op.builtin.alloc_tensor(shape, "float32", 0))
+        for symbol, args in (("sorted", [x, parts[0]]), ("convoy.join", [*parts, wide])):
+            nothing = [relax.TupleType([])]
+            builder.emit(relax.Call(relax.ExternFunc(symbol), args, ty_args=nothing))
+        builder.emit_func_output(wide)
+    assert on_slices(builder.get(), {"sorted"})
+    with pytest.raises(NotSliceable, match="which sorted reads or writes"):
+        on_slices(builder.get(), {"others"})

@@ -22,7 +22,7 @@ from .cuda_graph import StageForCapture
 from .in_place import CopyParts
 from .output_views import OutputViews
 from .passes import call_passes, memory_passes, to_kernels
-from .strided_kernels import on_slices
+from .strided_kernels import external_functions, on_slices
 
 
 def lower(
@@ -125,7 +125,7 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") 
     """
     with target:
         kernels = CopyParts()(OutputViews()(to_kernels(mod)))
-        return on_slices(_to_calls(kernels, target, suffix))
+        return on_slices(_to_calls(kernels, target, suffix), external_functions(mod))
 
 
 def _to_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str) -> tvm.IRModule:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import tvm
 from tvm import relax
 
 from ..graph.rename import declared
-from ..graph.rewriter import bindings_of, main_function
-from ..graph.slices import Slice, slices_of
+from ..graph.rewriter import bindings_of, calls_of, main_function
+from ..graph.slices import NotSliceable, Slice, is_layout, slices_of
 from ..tir.row_strides import with_row_strides
 
 
-def on_slices(mod: tvm.IRModule) -> tvm.IRModule:
+def external_functions(mod: tvm.IRModule) -> set[str]:
+    """The external functions that a network calls, which take the slices that it gives them."""
+    calls = calls_of(mod, frozenset({"relax.call_dps_packed"}))
+    return {str(call.args[0].global_symbol) for call in calls}
+
+
+def on_slices(mod: tvm.IRModule, functions: Collection[str]) -> tvm.IRModule:
     """A module behind lowering to calls whose kernels take slices where they are given some.
 
-    Raises NotSliceable for a kernel that cannot.
+    Raises NotSliceable for a kernel that cannot, and for an external function that is not one of
+    ``functions``: a library that lowering calls.
     """
     gv, func = main_function(mod)
     slices = slices_of(func)
-    return _Kernels(mod, slices).module(gv, func) if slices else mod
+    return _Kernels(mod, slices, functions).module(gv, func) if slices else mod
 
 
 class _Kernels:
-    def __init__(self, mod: tvm.IRModule, slices: dict[relax.Var, Slice]) -> None:
-        self._mod, self._slices = mod, slices
+    def __init__(
+        self, mod: tvm.IRModule, slices: dict[relax.Var, Slice], functions: Collection[str]
+    ) -> None:
+        self._mod, self._slices, self._external = mod, slices, functions
         self._made: dict[tuple[str, tuple[tuple[int, int], ...]], tvm.ir.GlobalVar] = {}
         self._functions: dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc] = {}
 
@@ -40,7 +51,11 @@ class _Kernels:
         return tvm.IRModule({**functions, gv: main}, attrs=self._mod.attrs)
 
     def _call(self, value: relax.Expr) -> relax.Expr:
-        if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
+        if not isinstance(value, relax.Call):
+            return value
+        if isinstance(value.op, relax.ExternFunc):
+            self._check(str(value.op.global_symbol), value.args)
+        if not isinstance(value.op, tvm.ir.GlobalVar):
             return value
         strides = tuple(
             (i, self._slices[arg].row_stride)
@@ -51,6 +66,11 @@ class _Kernels:
             return value
         args = list(value.args)
         return relax.Call(self._kernel(value.op, strides), args, value.attrs, value.ty_args)
+
+    def _check(self, symbol: str, args: Sequence[relax.Expr]) -> None:
+        sliced = [arg for arg in args if isinstance(arg, relax.Var) and arg in self._slices]
+        if sliced and symbol not in self._external and not is_layout(symbol):
+            raise NotSliceable(f"{sliced[0].name}, which {symbol} reads or writes")
 
     def _kernel(
         self, compact: tvm.ir.GlobalVar, strides: tuple[tuple[int, int], ...]
