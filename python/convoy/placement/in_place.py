@@ -79,7 +79,8 @@ class _Exchanges:
             backend = backends.get(offer.candidate.backend)
             places = operands_of(choice.workload, offer.candidate, plan.device, backend)
             if places:
-                lost_us = device_us(offer.measurement) - own_us
+                # Kernels that were not chosen for their time are not exchanged for it.
+                lost_us = max(0.0, device_us(offer.measurement) - own_us)
                 self._others[symbol] = offer, places, lost_us
                 return
 
