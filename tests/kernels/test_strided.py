@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +83,74 @@ def test_shipped_kernels_have_the_device_code_of_those_for_compact_tensors() -> 
         assert compact is not None and strided is not None, kernel.name
         code = device_code(strided.library)
         assert code and code == device_code(compact.library), kernel.name
+
+
+#: Runs with the stand-in for libcudart, which notes the tensor maps of a kernel's launch.
+_PREPARE = """
+import ctypes, json, sys
+fake = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+fake.fake_tensor_maps.restype = ctypes.c_char_p
+from convoy.backends.kernels import library
+from convoy.ir.workload import Workload
+library.load_cudart = lambda: None
+class Rows(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("a", "residual", "d")]
+kernel = library.KernelLibrary(sys.argv[2])
+shape = library.Shape.of(Workload.from_json(json.loads(sys.argv[3])), 132)
+operands = library.Operands(1 << 20, 1 << 21, None, 1 << 22, None, None, 1 << 23, None, None)
+kernel.prepare(shape, operands)
+found = [json.loads(fake.fake_tensor_maps())]
+state = ctypes.create_string_buffer(kernel.state_bytes + 63)
+aligned = ctypes.c_void_p((ctypes.addressof(state) + 63) // 64 * 64)
+def prepare(a, d):
+    arguments = map(ctypes.byref, (shape, operands, Rows(a, 0, d)))
+    return kernel.function("prepare_strided")(*arguments, aligned)
+assert prepare(96, 128) == 0
+found.append(json.loads(fake.fake_tensor_maps()))
+assert prepare(96, 124) and prepare(92, 128) and prepare(64, 128) and prepare(96, 32)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def cudart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cudart")
+    library, versions = folder / "libcudart.so.13", folder / "versions"
+    versions.write_text("libcudart.so.13 { global: *; };")
+    flags = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}", f"-Wl,--version-script={versions}"]
+    source = Path(__file__).parent / "fakes" / "fake_cudart.cc"
+    subprocess.run(["g++", "-std=c++17", "-w", *flags, "-o", library, source], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload("fprop", 2, 14, 10, 72, 40, 3, 3, padding=(1, 1, 1, 1)),
+        Workload("fprop", 2, 14, 10, 72, 40, 1, 1),
+    ],
+    ids=lambda workload: workload.label,
+)
+def test_tensor_maps_of_slices(workload: Workload, cudart: Path, tmp_path: Path) -> None:
+    """Those of compact tensors but for the bytes between rows: as many channels are read and
+    written, so that nothing beside a slice is touched."""
+    family = "sm90_conv" if workload.r == 3 else "sm90_gemm"
+    tile = {"schedule": "pingpong", "activation": "relu"}
+    entry = shipped.find(KernelConfig(family, (64, 64, 64), strided=True, **tile))
+    assert entry is not None
+    path = tmp_path / "kernel.so"
+    path.write_bytes(entry.library)
+    command = [sys.executable, "-c", _PREPARE, cudart, path, json.dumps(workload.to_json())]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    compact, sliced = json.loads(done.stdout)
+    assert [m["sizes"] for m in sliced] == [m["sizes"] for m in compact]
+    (x, w, y), (own_x, own_w, own_y) = sliced, compact
+    assert w == own_w
+    assert own_x["strides"][0] == 2 * 72 and own_y["strides"][0] == 2 * 40
+    assert y["strides"][0] == 2 * 128, "and the result has no other rows"
+    rows = [10, 10 * 14] if workload.r == 3 else []
+    assert x["strides"][: 1 + len(rows)] == [2 * 96, *(2 * 96 * count for count in rows)]
 
 
 def device_code(library: bytes) -> list[dict[bytes, bytes]]:
