@@ -12,6 +12,7 @@ from tvm.relax import op
 from convoy.graph.expr import op_name
 from convoy.graph.rewriter import bindings_of, main_function
 from convoy.graph.slices import COPY, layout_call, slices_of
+from convoy.lower.channel_layout import Layout
 from convoy.lower.in_place import uses_of, write_in_place
 
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
@@ -160,8 +161,6 @@ def test_kernels_that_would_take_longer_than_one() -> None:
 
 
 def test_time_of_what_is_left_to_copy() -> None:
-    from convoy.lower.channel_layout import Layout
-
     uses = uses_of(Network().module(with_reader), TARGET)
     row = 1 * 8 * 8 * 16 * 2
 
