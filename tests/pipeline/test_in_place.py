@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relax
 from tvm.relax import op
@@ -42,3 +43,9 @@ def test_a_block_of_convolutions_has_no_kernels_but_theirs() -> None:
     assert kinds == ["native", *["offloaded"] * 4, "native"], "between two changes of the layout"
     (wide,) = (b for b in schedule.memory.buffers if len(b.writers) == 3)
     assert wide.size == 2 * 8 * 40 * 40 * 256, "halves of one, and both of the others"
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVOY_IN_PLACE", "0")
+    placement = place(cross_stage(), precision="float16", device=Device(), measure=False)
+    assert any("concat" in operation.symbol for operation in predict_schedule(placement).ops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from ..ir.candidate import Candidate, Decline
@@ -9,6 +10,14 @@ from ..ir.device import Device
 from ..ir.plan import Plan
 from ..ir.workload import Workload
 from .base import Backend
+
+#: "0" makes concatenations and slices kernels of their own in the following builds.
+VARIABLE = "CONVOY_IN_PLACE"
+
+
+def wanted() -> bool:
+    """Whether networks that are built now may write concatenations, and read slices, in place."""
+    return os.environ.get(VARIABLE, "1") != "0"
 
 
 def sliceable_operands(plan: Plan, backends: Mapping[str, Backend]) -> dict[str, frozenset[int]]:

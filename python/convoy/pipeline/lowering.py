@@ -11,7 +11,7 @@ import tvm
 from ..backends import registry
 from ..backends.base import Backend
 from ..backends.entries import build_entries
-from ..backends.sliceable import by_operand, sliceable_operands
+from ..backends.sliceable import by_operand, sliceable_operands, wanted
 from ..cost.native import moving_us
 from ..graph.rewriter import main_function
 from ..graph.slices import NotSliceable, row_strides
@@ -43,7 +43,7 @@ def calls_of(
     """
     plan, mod = placement.plan, placement.rewritten()
     target = tvm.target.Target(target) if isinstance(target, str) else target
-    if in_place:
+    if in_place and wanted():
         if backends is None:
             known = plan.backends().keys() & set(registry.names())
             backends = {name: registry.get(name) for name in known}

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 
 from ..backends.base import Backend
-from ..backends.sliceable import operands_of, sliceable_operands
+from ..backends.sliceable import operands_of, sliceable_operands, wanted
 from ..cost.native import moving_us
 from ..graph.expr import relax_ops
 from ..graph.rewriter import calls_of
@@ -30,6 +30,8 @@ LEAST_GAIN_US = 0.5
 
 def prefer_in_place(placement: Placement, backends: Mapping[str, Backend]) -> Placement:
     """Exchange kernels of a placement, and of that for one stream, where copies are saved."""
+    if not wanted():
+        return placement
     single = placement.on_one_stream
     if single is not None:
         placement = dataclasses.replace(placement, on_one_stream=_exchanged(single, backends))
