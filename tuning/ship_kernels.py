@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from convoy import paths
@@ -125,6 +125,15 @@ def like_relu() -> Iterator[tuple[str, Kernel]]:
                 yield "cutlass", dataclasses.replace(kernel, activation=activation)
 
 
+def strided(kernels: Iterable[tuple[str, Kernel]]) -> Iterator[tuple[str, Kernel]]:
+    """Kernels in float16 once more, for slices of wider tensors: the same device code."""
+    for backend, kernel in kernels:
+        if not isinstance(kernel, KernelConfig) or not kernel.can_be_strided:
+            continue
+        if kernel.dtype == kernel.out_dtype == "float16":
+            yield backend, dataclasses.replace(kernel, strided=True)
+
+
 def _whole_tiles(
     times: Mapping[kernel_set.Kernel, float], family: str
 ) -> dict[kernel_set.Kernel, float]:
@@ -217,6 +226,7 @@ def main() -> None:
         chosen += narrow()
         chosen += like_relu()
         chosen += small()
+        chosen += strided(list(chosen))
     else:
         chosen = [*guessed(A100), *depthwise()]
     chosen += attention(options.arch)

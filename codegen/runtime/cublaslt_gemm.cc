@@ -50,11 +50,12 @@ uint32_t EpilogueOf(const Epilogue& epilogue) {
   }
 }
 
-// Matrices behind each other, `batch` of them.
-LtDescriptor Layout(cublaslt::DataType type, int64_t rows, int64_t columns, int64_t batch = 1) {
+// Matrices behind each other, `batch` of them; `leading` elements from one column to the next.
+LtDescriptor Layout(cublaslt::DataType type, int64_t rows, int64_t columns, int64_t leading,
+                    int64_t batch = 1) {
   const CublasLtApi& api = CublasLt();
   void* raw = nullptr;
-  CheckCublasLt(api.cublasLtMatrixLayoutCreate(&raw, type, rows, columns, rows), "a layout");
+  CheckCublasLt(api.cublasLtMatrixLayoutCreate(&raw, type, rows, columns, leading), "a layout");
   LtDescriptor layout(raw, api.cublasLtMatrixLayoutDestroy);
   auto set = [&](cublaslt::LayoutAttribute attribute, auto value) {
     CheckCublasLt(api.cublasLtMatrixLayoutSetAttribute(raw, attribute, &value, sizeof(value)),
@@ -127,28 +128,29 @@ LtGemm::LtGemm(const Workload& load) : epilogue_(EpilogueOf(load.epilogue)) {
   int64_t pixels = load.n * load.h * load.w, batch = load.groups;
   transpose_a_ = transpose_b_ = cublaslt::kNoTranspose;
   int x = PlaceOf(load, Role::kX), w = PlaceOf(load, Role::kW), y = PlaceOf(load, Role::kY);
+  int64_t x_stride = load.operands[x].row_stride, y_stride = load.operands[y].row_stride;
   switch (load.op) {
     case Op::kDgrad:
       a = w, b = y, d = x;
-      a_layout = Layout(in, load.c, load.k);
-      b_layout = Layout(in, load.k, pixels);
-      d_layout = Layout(out, load.c, pixels);
+      a_layout = Layout(in, load.c, load.k, load.c);
+      b_layout = Layout(in, load.k, pixels, y_stride);
+      d_layout = Layout(out, load.c, pixels, x_stride);
       return;
     case Op::kWgrad:
       a = x, b = y, d = w;
       transpose_b_ = cublaslt::kTranspose;
-      a_layout = Layout(in, load.c, pixels);
-      b_layout = Layout(in, load.k, pixels);
-      d_layout = Layout(out, load.c, load.k);
+      a_layout = Layout(in, load.c, pixels, x_stride);
+      b_layout = Layout(in, load.k, pixels, y_stride);
+      d_layout = Layout(out, load.c, load.k, load.c);
       return;
     default:
       a = w, b = x, d = y;
       c = PlaceOf(load, Role::kResidual), bias = PlaceOf(load, Role::kBias);
       transpose_a_ = cublaslt::kTranspose;
-      a_layout = Layout(in, load.c / batch, load.k / batch, batch);
-      b_layout = Layout(in, load.c / batch, pixels, batch);
-      d_layout = Layout(out, load.k / batch, pixels, batch);
-      if (c >= 0) c_layout = Layout(out, load.k, pixels);
+      a_layout = Layout(in, load.c / batch, load.k / batch, load.c / batch, batch);
+      b_layout = Layout(in, load.c / batch, pixels, x_stride, batch);
+      d_layout = Layout(out, load.k / batch, pixels, y_stride, batch);
+      if (c >= 0) c_layout = Layout(out, load.k, pixels, load.operands[c].row_stride);
   }
 }
 

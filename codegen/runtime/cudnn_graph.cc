@@ -187,6 +187,9 @@ void CudnnGraph::AddEpilogue(const Workload& load, const CudnnDescriptor& accumu
 
 CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target, bool zero_bias)
     : target_(target), rank_(load.depth.is_3d ? 5 : 4) {
+  if (load.has_slices()) {
+    throw CudnnRefusal("cuDNN copies slices of wider tensors through its workspace");
+  }
   if (load.epilogue.affine_relu) {
     throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
   }

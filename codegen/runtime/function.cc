@@ -29,10 +29,11 @@ bool Matches(const DLTensor& tensor, const Operand& operand) {
   int64_t step = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     if (tensor.shape[i] != operand.shape[i]) return false;
-    if (tensor.strides && tensor.shape[i] != 1 && tensor.strides[i] != step) return false;
-    step *= tensor.shape[i];
+    int64_t stride = tensor.strides ? tensor.strides[i] : step;
+    if (tensor.shape[i] != 1 && stride != step) return false;
+    step *= i == tensor.ndim - 1 ? operand.row_stride : tensor.shape[i];
   }
-  return true;
+  return tensor.strides || !operand.is_slice();
 }
 
 StreamState CurrentStream(DLDevice device) {
@@ -93,13 +94,13 @@ DLDevice ConvoyFunction::ReadArguments(tvm::ffi::PackedArgs args, Pointers* poin
     const DLTensor& t = **tensor;
     if (!Matches(t, operands[i])) {
       const Operand& operand = operands[i];
-      TVM_FFI_THROW(ValueError) << spec_.symbol << ": argument " << i << " (" << operand.name
-                                << ") is " << tvm::ffi::DLDataTypeToString(t.dtype)
-                                << ShapeText(t.shape, t.ndim)
-                                << (t.strides ? " with strides " + ShapeText(t.strides, t.ndim)
-                                              : "")
-                                << "; expected compact " << Name(operand.dtype)
-                                << ShapeText(operand.shape.data(), operand.shape.size());
+      TVM_FFI_THROW(ValueError)
+          << spec_.symbol << ": argument " << i << " (" << operand.name << ") is "
+          << tvm::ffi::DLDataTypeToString(t.dtype) << ShapeText(t.shape, t.ndim)
+          << (t.strides ? " with strides " + ShapeText(t.strides, t.ndim) : "") << "; expected "
+          << (operand.is_slice() ? "rows of stride " + std::to_string(operand.row_stride) + " of "
+                                 : "compact ")
+          << Name(operand.dtype) << ShapeText(operand.shape.data(), operand.shape.size());
     }
     auto* data = static_cast<char*>(t.data) + t.byte_offset;
     if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) {

@@ -29,9 +29,9 @@ class ConvoyFunction {
   ConvoyFunction(std::shared_ptr<const ModuleData> module, const FunctionSpec& spec)
       : module_(std::move(module)), spec_(spec) {}
 
-  // Enqueues the function on the current stream of the tensors' device. Tensors are compact, of the
-  // workload's operand shapes and types, 16-byte aligned. Throws TypeError or ValueError where they
-  // are not.
+  // Enqueues the function on the current stream of the tensors' device. Tensors are of the workload's
+  // operand shapes, row strides and types, 16-byte aligned. Throws TypeError or ValueError where
+  // they are not.
   void Call(tvm::ffi::PackedArgs args);
 
   // Builds what a call on `device` in this thread needs, workspace for the current stream included.

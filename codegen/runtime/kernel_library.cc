@@ -87,6 +87,8 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   Resolve(handle, "convoy_kernel_error", &library.error);
   library.launch_programmatic = reinterpret_cast<decltype(library.launch_programmatic)>(
       dlsym(handle, "convoy_kernel_launch_programmatic"));
+  library.prepare_strided = reinterpret_cast<decltype(library.prepare_strided)>(
+      dlsym(handle, "convoy_kernel_prepare_strided"));
   return libraries->emplace(name, library).first->second;
 }
 
@@ -150,6 +152,17 @@ ConvoyOperands MakeOperands(const Workload& load, const Pointers& pointers, void
   return operands;
 }
 
+ConvoyRowStrides MakeRowStrides(const Workload& load) {
+  ConvoyRowStrides strides{};
+  for (size_t i = 0; i < load.operands.size(); ++i) {
+    const Operand& operand = load.operands[i];
+    if (i == 0) strides.a = operand.row_stride;
+    if (operand.role == Role::kResidual) strides.residual = operand.row_stride;
+    if (i + 1 == load.operands.size()) strides.d = operand.row_stride;
+  }
+  return strides;
+}
+
 class KernelExecutable : public Executable {
  public:
   KernelExecutable(const KernelLibrary& library, const FunctionSpec& function, int sm_count)
@@ -163,6 +176,10 @@ class KernelExecutable : public Executable {
       TVM_FFI_THROW(CorruptArtefact)
           << "function '" << symbol_ << "' names a kernel that computes attention";
     }
+    if (workload_.has_slices() && library.prepare_strided == nullptr) {
+      TVM_FFI_THROW(CorruptArtefact)
+          << "function '" << symbol_ << "' names a kernel that takes no slices of wider tensors";
+    }
     RequireSupported(library_, library_.check(&shape_), symbol_);
     workspace_bytes_ = library_.workspace(&shape_);
     state_bytes_ = library_.state_bytes();
@@ -174,7 +191,14 @@ class KernelExecutable : public Executable {
     auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_),
                                              programmatic_, constant_weights_);
     ConvoyOperands operands = MakeOperands(workload_, pointers, workspace);
-    RequirePrepared(library_, library_.prepare(&shape_, &operands, call->state()), symbol_);
+    int32_t code;
+    if (workload_.has_slices()) {
+      ConvoyRowStrides strides = MakeRowStrides(workload_);
+      code = library_.prepare_strided(&shape_, &operands, &strides, call->state());
+    } else {
+      code = library_.prepare(&shape_, &operands, call->state());
+    }
+    RequirePrepared(library_, code, symbol_);
     return call;
   }
 

@@ -9,13 +9,15 @@
 #include "convoy/attention_abi.h"
 #include "convoy/kernel_abi.h"
 #include "convoy/programmatic_abi.h"
+#include "convoy/strided_abi.h"
 #include "executable.h"
 
 namespace convoy {
 
 // Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
-// convoy/attention_abi.h; those of the other one are null, and so is `launch_programmatic` where
-// the kernel starts only when its predecessor has ended.
+// convoy/attention_abi.h; those of the other one are null, and so are `launch_programmatic` where
+// the kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
+// operands only.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;
@@ -25,6 +27,7 @@ struct KernelLibrary {
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
   decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
+  decltype(&convoy_kernel_prepare_strided) prepare_strided = nullptr;
   decltype(&convoy_kernel_error) error = nullptr;
 };
 

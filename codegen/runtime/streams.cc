@@ -17,6 +17,7 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <optional>
+#include <vector>
 
 #include "context.h"
 #include "stream_pool.h"
@@ -150,14 +151,36 @@ struct InsideArena {
   void FreeData(DLTensor*) {}
 };
 
-ffi::Tensor View(ffi::Tensor arena, int64_t offset, ffi::Shape shape, DLDataType dtype) {
-  auto bytes = static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(shape.Product()), dtype));
-  auto size =
-      static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(arena.numel()), arena.dtype()));
+int64_t Bytes(int64_t elements, DLDataType dtype) {
+  return static_cast<int64_t>(ffi::GetDataSize(static_cast<size_t>(elements), dtype));
+}
+
+// Throws ValueError where so many elements at a byte offset lead out of an arena.
+void CheckInside(const ffi::Tensor& arena, int64_t offset, int64_t elements, DLDataType dtype) {
+  int64_t bytes = Bytes(elements, dtype), size = Bytes(arena.numel(), arena.dtype());
   if (offset < 0 || offset + bytes > size) {
     TVM_FFI_THROW(ValueError) << bytes << " bytes at " << offset << " of an arena of " << size;
   }
+}
+
+ffi::Tensor View(ffi::Tensor arena, int64_t offset, ffi::Shape shape, DLDataType dtype) {
+  CheckInside(arena, offset, shape.Product(), dtype);
   return ffi::Tensor::FromNDAlloc(InsideArena{arena}, shape, dtype, arena.device(), offset);
+}
+
+// Some channels, the last axis, of a wider tensor at a byte offset of the arena: `row` elements lie
+// between the first ones of neighbouring pixels.
+ffi::Tensor Slice(ffi::Tensor arena, int64_t offset, ffi::Shape shape, DLDataType dtype,
+                  int64_t row) {
+  if (shape.empty() || row < shape.back()) {
+    TVM_FFI_THROW(ValueError) << "a slice whose rows overlap: " << row << " elements apart";
+  }
+  std::vector<int64_t> strides(shape.size(), 1);
+  int64_t step = row;
+  for (size_t i = shape.size() - 1; i-- > 0; step *= shape[i]) strides[i] = step;
+  CheckInside(arena, offset, step - row + shape.back(), dtype);
+  return ffi::Tensor::FromNDAllocStrided(InsideArena{arena}, shape, ffi::Shape(strides), dtype,
+                                         arena.device(), offset);
 }
 
 }  // namespace
@@ -168,7 +191,8 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def_packed("convoy.streams.run", Run)
       .def_packed("convoy.streams.on", On)
       .def("convoy.streams.record", Record)
-      .def("convoy.streams.view", View);
+      .def("convoy.streams.view", View)
+      .def("convoy.streams.slice", Slice);
 }
 
 }  // namespace convoy

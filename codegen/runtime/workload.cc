@@ -227,6 +227,25 @@ Depth ParseDepth(const json::Object& object) {
   return depth;
 }
 
+// {"y": 256}: the row strides of operands that are slices of wider tensors.
+void ParseRowStrides(const json::Object& object, Workload* load) {
+  for (const auto& [name, value] : object) {
+    std::string key = name.cast<tvm::ffi::String>();
+    auto it = std::find_if(load->operands.begin(), load->operands.end(),
+                           [&](const Operand& operand) { return operand.name == key; });
+    bool sliceable = it != load->operands.end() && it->shape.size() > 1 && !load->is_batched() &&
+                     load->op != Op::kAttention &&
+                     (it->role == Role::kX || it->role == Role::kY || it->role == Role::kResidual);
+    int64_t stride = value.cast<int64_t>();
+    if (!sliceable || stride < it->shape.back() || stride > INT32_MAX) {
+      TVM_FFI_THROW(InvalidWorkload)
+          << "row_strides " << json::Stringify(object)
+          << "; expected those of x, y or residual, of at least as many elements as channels";
+    }
+    it->row_stride = stride;
+  }
+}
+
 // Sums of int8 are kept as int32, or made int8 again; no other operand is an integer.
 void CheckDtypes(const Workload& load) {
   bool integers = load.dtype == Dtype::kInt8;
@@ -300,6 +319,9 @@ Workload Workload::FromJson(const json::Object& object) {
     load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);
   }
   ListOperands(&load);
+  if (Find(object, "row_strides") != nullptr) {
+    ParseRowStrides(Require<json::Object>(object, "row_strides"), &load);
+  }
   return load;
 }
 

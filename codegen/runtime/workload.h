@@ -3,6 +3,7 @@
 
 #include <dlpack/dlpack.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -34,11 +35,16 @@ enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2, kQuery, kKe
 
 constexpr int kMaxOperands = 8;
 
+// Rows are runs of channels. `row_stride`, in elements, leads from one to the next: the channels of
+// a tensor that is compact, more of a slice of a wider one.
 struct Operand {
   Role role;
   std::string name;
   std::vector<int64_t> shape;
   Dtype dtype;
+  int64_t row_stride = shape.empty() ? 1 : shape.back();
+
+  bool is_slice() const { return !shape.empty() && row_stride != shape.back(); }
 };
 
 struct Epilogue {
@@ -99,6 +105,11 @@ struct Workload {
   }
 
   bool is_batched() const { return op == Op::kMatmul && groups > 1; }
+
+  bool has_slices() const {
+    return std::any_of(operands.begin(), operands.end(),
+                       [](const Operand& operand) { return operand.is_slice(); });
+  }
 
   // Throws InvalidWorkload naming the field that is missing, of another type or out of range.
   static Workload FromJson(const json::Object& object);

@@ -18,10 +18,9 @@ from convoy.graph.expr import dtype_of, is_const, op_name, shape_of
 from convoy.graph.rewriter import result_of
 from convoy.ir.schedule_parts import ORIGIN
 from convoy.ir.workload import Workload
-from convoy.lower.lowered import Lowered
 from convoy.lower.target import with_arch
 from convoy.measure import reference
-from convoy.pipeline.lowering import rewritten
+from convoy.pipeline.lowering import calls_of
 from convoy.placement.placement import Placement
 from convoy.runtime import load_runtime
 from convoy.streams.schedule import schedule
@@ -38,21 +37,21 @@ class Emulation:
         load_runtime()
         plan, target = placement.plan, with_arch("cuda", placement.plan.device)
         with emulated():
-            lowered = Lowered.of(rewritten(placement), target, [], plan.suffix)
+            _, lowered = calls_of(placement, target)
             timing = schedule(lowered, plan, streams)
         self._kernels, self.rescheduled = lowered.kernels, lowered.rescheduled
-        self._program, self.schedule = timing.program, timing.schedule
+        self.program, self.schedule = timing.program, timing.schedule
         self._workloads = {name: choice.workload for name, choice in plan.functions().items()}
 
     def __call__(self, *inputs: np.ndarray, seed: int = 0) -> list[np.ndarray]:
         """Results of a call; the seed draws the order of its launches, and odd ones have blocks and
         threads take turns backwards."""
         self._tensors = self._allocate(inputs)
-        by_name = {op.name: i for i, op in enumerate(self._program.ops)}
+        by_name = {op.name: i for i, op in enumerate(self.program.ops)}
         with turns(backwards=seed % 2 == 1):
             for place in self._order(random.Random(seed)):
-                self._call(self._program.calls[by_name[self.schedule.ops[place].name]])
-        result = self._value(result_of(self._program.func))
+                self._call(self.program.calls[by_name[self.schedule.ops[place].name]])
+        result = self._value(result_of(self.program.func))
         results = result if isinstance(result, list) else [result]
         return [as_numpy(tensor).copy() for tensor in results]
 
@@ -62,8 +61,8 @@ class Emulation:
         offsets = {buffer.name: buffer.offset for buffer in memory.buffers}
         given = iter(inputs)
         found = {}
-        for storage in self._program.storages:
-            if storage.var in set(self._program.func.params):
+        for storage in self.program.storages:
+            if storage.var in set(self.program.func.params):
                 found[storage.var] = tvm.runtime.tensor(next(given))
             elif storage.var.name in offsets:
                 found[storage.var] = view(
@@ -71,6 +70,12 @@ class Emulation:
                 )
             else:
                 found[storage.var] = poisoned(storage.shape, storage.dtype)
+        for var in self.program.sliced:
+            own = self.program.slices[var]
+            offset = own.begin * itemsize(dtype_of(var))
+            found[var] = view(
+                found[own.whole], offset, shape_of(var), dtype_of(var), own.row_stride
+            )
         return found
 
     def _order(self, rng: random.Random) -> list[int]:
@@ -102,7 +107,7 @@ class Emulation:
             return expr.value
         if isinstance(expr, relax.Var) and expr in self._tensors:
             return self._tensors[expr]
-        definition = self._program.definitions[expr]
+        definition = self.program.definitions[expr]
         if not isinstance(definition, relax.Call):
             return self._value(definition)
         assert op_name(definition) == "relax.reshape", definition
@@ -114,10 +119,19 @@ class Emulation:
             self._kernels[call.op.name_hint](*args)
             return
         workload = self._workloads[str(call.op.global_symbol)]
-        arrays = [as_numpy(arg) for arg in args]
+        arrays = [self._array(arg, tensor) for arg, tensor in zip(call.args, args, strict=True)]
         outputs = compute(workload, arrays[: -workload.num_outputs])
         for array, output in zip(arrays[-workload.num_outputs :], outputs, strict=True):
-            writable(array)[...] = output.reshape(array.shape)
+            array[...] = output.reshape(array.shape)
+
+    def _array(self, arg: relax.Expr, tensor: tvm.runtime.Tensor) -> np.ndarray:
+        """The memory of an argument, to be written."""
+        own = self.program.slices.get(arg) if isinstance(arg, relax.Var) else None
+        if own is None:
+            return writable(as_numpy(tensor))
+        rows = (*shape_of(arg)[:-1], own.row_stride)
+        whole = writable(as_numpy(self._tensors[own.whole])).reshape(rows)
+        return whole[..., own.begin : own.begin + shape_of(arg)[-1]]
 
 
 def compute(workload: Workload, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -129,10 +143,10 @@ def compute(workload: Workload, operands: Sequence[np.ndarray]) -> list[np.ndarr
 
 
 def view(
-    arena: tvm.runtime.Tensor, offset: int, shape: Sequence[int], dtype: str
+    arena: tvm.runtime.Tensor, offset: int, shape: Sequence[int], dtype: str, *row_stride: int
 ) -> tvm.runtime.Tensor:
-    make = tvm_ffi.get_global_func("convoy.streams.view")
-    return make(arena, offset, tvm_ffi.Shape(shape), tvm.DataType(dtype))
+    make = tvm_ffi.get_global_func(f"convoy.streams.{'slice' if row_stride else 'view'}")
+    return make(arena, offset, tvm_ffi.Shape(shape), tvm.DataType(dtype), *row_stride)
 
 
 def poisoned(shape: Sequence[int], dtype: str) -> tvm.runtime.Tensor:

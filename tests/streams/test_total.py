@@ -21,7 +21,6 @@ from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.lower.lowered import Lowered
 from convoy.lower.target import cuda_target
 from convoy.pipeline import place, predict_schedule
-from convoy.pipeline.lowering import rewritten
 from convoy.placement import explain
 from convoy.placement.placement import Placement
 from convoy.relay.convert import to_relax
@@ -86,7 +85,7 @@ def placed(options: dict[str, object]) -> Placement:
 
 def calls_of(placement: Placement) -> list[str]:
     """What the lowered network calls, in program order."""
-    lowered = Lowered.of(rewritten(placement), cuda_target(placement.plan.device))
+    lowered = Lowered.of(placement.rewritten(), cuda_target(placement.plan.device))
     found = []
     for binding in bindings_of(main_function(lowered.calls)[1]):
         if isinstance(binding.value, relax.Call):

@@ -77,6 +77,27 @@ class Backend(abc.ABC):
     def build(self, workload: Workload, candidate: Candidate, device: Device) -> Binary:
         """Build a candidate. Raises CompileFailed or LibraryMissing."""
 
+    def sliceable(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> frozenset[str] | Decline:
+        """Return the operands of a candidate that may be some channels of wider tensors: rows lie
+        further apart than their elements, by multiples of 16 bytes. They are then read and written
+        in the wider tensor. A backend that overrides this also overrides :meth:`build_sliced`."""
+        return Decline(self.name, "kernels of compact tensors", "slices are copied")
+
+    def build_sliced(
+        self,
+        workload: Workload,
+        candidate: Candidate,
+        device: Device,
+        row_strides: Mapping[str, int],
+    ) -> Binary:
+        """Build a candidate as :meth:`build` does, for operands whose rows lie ``row_strides``
+        elements apart."""
+        binary = self.build(workload, candidate, device)
+        sliced = {**workload.to_json(), "row_strides": dict(row_strides)}
+        return Binary({**binary.entry, "workload": sliced}, binary.blobs)
+
     def patterns(self) -> Sequence[Pattern]:
         """Return patterns to add to the built-in ones. Their workloads are offered to all
         backends."""

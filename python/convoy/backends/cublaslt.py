@@ -108,6 +108,13 @@ class CublasLtBackend(Backend):
         }
         return Binary(entry, {})
 
+    def sliceable(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> frozenset[str] | Decline:
+        if workload.is_batched:
+            return self._decline("a batched matmul", "slices are copied")
+        return frozenset({"x", "y", "residual", "dx", "dy"})
+
     def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float:
         return library_us(workload, candidate, device, _LAUNCH_US, _EFFICIENCY)
 

@@ -196,6 +196,14 @@ class CudnnBackend(Backend):
             raise _refused(workload, candidate, built["refusal"])
         return int(built["workspace"])
 
+    def sliceable(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> frozenset[str] | Decline:
+        # The workspace of its tensor core engines grows by the bytes of the tensor (9.19).
+        return self._decline(
+            "cuDNN copies slices through its workspace", "use the cutlass or cublaslt backend"
+        )
+
     def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float | None:
         if workload.attention is None:
             return None  # records hold convolutions and GEMMs of every kind

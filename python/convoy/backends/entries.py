@@ -21,12 +21,16 @@ class Entries:
 
 
 def build_entries(
-    plan: Plan, backends: Mapping[str, Backend], constant_weights: Container[str] = ()
+    plan: Plan,
+    backends: Mapping[str, Backend],
+    constant_weights: Container[str] = (),
+    row_strides: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Entries:
     """Build the chosen candidates of a plan, those that need compiling together first.
 
     Args:
         constant_weights: Functions whose weights nothing writes while the module runs.
+        row_strides: Those of operands that are slices of wider tensors, by function and operand.
 
     Raises CompileFailed or LibraryMissing.
     """
@@ -40,7 +44,9 @@ def build_entries(
     blobs: dict[str, bytes] = {}
     for symbol, choice in plan.functions().items():
         candidate = choice.chosen.candidate
-        binary = backends[candidate.backend].build(choice.workload, candidate, plan.device)
+        backend, arguments = backends[candidate.backend], (choice.workload, candidate, plan.device)
+        strides = (row_strides or {}).get(symbol)
+        binary = backend.build_sliced(*arguments, strides) if strides else backend.build(*arguments)
         constant = {"constant_weights": True} if symbol in constant_weights else {}
         entries.append({**binary.entry, **constant, "symbol": symbol})
         blobs.update(binary.blobs)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Other inputs: which libraries are used, and which kernels are proposed.
 _VARIABLES = (
     *("CONVOY_CUDART", "CONVOY_CUDNN", "CONVOY_CUBLASLT", "CONVOY_NVCC"),
-    *("CONVOY_PROGRAMMATIC_LAUNCH", "CONVOY_CUTLASS_LIMIT"),
+    *("CONVOY_PROGRAMMATIC_LAUNCH", "CONVOY_IN_PLACE", "CONVOY_CUTLASS_LIMIT"),
 )
 
 

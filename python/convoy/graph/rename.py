@@ -24,10 +24,9 @@ def rename_kernels(mod: tvm.IRModule, suffix: str) -> tvm.IRModule:
     one."""
     gv, func = main_function(mod)
     kernels = {g: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-    names = {g: tvm.ir.GlobalVar(f"{g.name_hint}{suffix}") for g in kernels}
+    names = {g: declared(f"{g.name_hint}{suffix}", g, kernels[g]) for g in kernels}
     for old, new in names.items():
         kernel = kernels[old]
-        relax.expr._update_type(new, old.ty if old.ty is not None else kernel.ty)
         if kernel.attrs and "global_symbol" in kernel.attrs:
             kernels[old] = kernel.with_attr("global_symbol", new.name_hint)
     functions = {g: f for g, f in mod.functions.items() if g not in kernels}
@@ -35,6 +34,13 @@ def rename_kernels(mod: tvm.IRModule, suffix: str) -> tvm.IRModule:
     functions[gv] = rename_calls(func, names)
     renamed = tvm.IRModule(functions, attrs=mod.attrs)
     return relax.transform.Normalize()(renamed)
+
+
+def declared(name: str, like: tvm.ir.GlobalVar, func: PrimFunc) -> tvm.ir.GlobalVar:
+    """A new global variable for a kernel, of the type of another one."""
+    made = tvm.ir.GlobalVar(name)
+    relax.expr._update_type(made, like.ty if like.ty is not None else func.ty)
+    return made
 
 
 def rename_main(mod: tvm.IRModule, name: str) -> tvm.IRModule:

@@ -16,10 +16,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import tvm
-from tvm import relax, te
+from tvm import relax
 
 from ..graph.expr import is_tensor, op_name
 from ..graph.rewriter import Rewriter, bindings_of, main_function, used_vars
+from .in_place import copied
 
 
 class StageForCapture(Rewriter):
@@ -49,7 +50,7 @@ class StageForCapture(Rewriter):
         return _is_kernel(value) and all(v in self._inputs for v in used_vars(value))
 
     def _copy(self, expr: relax.Expr) -> relax.Expr:
-        return self.emit(self.builder.call_te(_copied, expr, primfunc_name_hint="convoy_copy"))
+        return self.emit(self.builder.call_te(copied, expr, primfunc_name_hint="convoy_copy"))
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         return old if self._is_entry(old) else None
@@ -68,10 +69,6 @@ class StageForCapture(Rewriter):
 
 def _is_kernel(value: relax.Expr | None) -> bool:
     return op_name(value) == "relax.call_tir"
-
-
-def _copied(x: te.Tensor) -> te.Tensor:
-    return te.compute(x.shape, lambda *i: x(*i), name="copied")
 
 
 def _reordered(mod: tvm.IRModule) -> tvm.IRModule:

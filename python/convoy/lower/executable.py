@@ -19,8 +19,10 @@ from ..graph.state import update_in_place
 from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
 from .compile import compiled
 from .cuda_graph import StageForCapture
+from .in_place import CopyParts
 from .output_views import OutputViews
 from .passes import call_passes, memory_passes, to_kernels
+from .strided_kernels import external_functions, on_slices
 
 
 def lower(
@@ -117,9 +119,13 @@ def lower_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str = "") 
     """Lower a module to scheduled kernels and calls with explicit outputs, without storage plan.
 
     ``suffix`` is appended to the names of kernels.
+
+    Raises:
+        NotSliceable: A kernel cannot read or write a tensor where it lies in another one.
     """
     with target:
-        return _to_calls(OutputViews()(to_kernels(mod)), target, suffix)
+        kernels = CopyParts()(OutputViews()(to_kernels(mod)))
+        return on_slices(_to_calls(kernels, target, suffix), external_functions(mod))
 
 
 def _to_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str) -> tvm.IRModule:

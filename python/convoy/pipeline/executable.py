@@ -25,7 +25,7 @@ from ..streams.link import Part, link
 from ..streams.schedule import schedule
 from ..threads import one_at_a_time
 from ..tir import Rescheduled
-from .lowering import description, lower, rewritten
+from .lowering import description, lower
 from .options import find_backends
 from .rescheduled import with_rescheduled
 
@@ -71,6 +71,9 @@ def compile_placements(
         scheduled = [compiler.scheduled(function) for function in functions]
     except NotSchedulable as err:
         warnings.warn(f"compiled for one stream: {err}", stacklevel=3)
+        # TVM's own storage plan knows no tensors in others.
+        pairs = zip(placements, names, strict=True)
+        functions = [compiler.lowered(p, name, in_place=False) for p, name in pairs]
         return _compiled_unscheduled(functions, cuda_graph)
     parts, metas = zip(*scheduled, strict=True)
     meta = together(metas)
@@ -109,13 +112,14 @@ class _Compiler:
     streams: int | str
     report: Stages
 
-    def lowered(self, placement: Placement, name: str) -> _Function:
+    def lowered(self, placement: Placement, name: str, in_place: bool = True) -> _Function:
         """Lower a placement; the names of its kernels end as that of the function does."""
         plan = dataclasses.replace(placement.plan, suffix=name.removeprefix("main"))
         placement = dataclasses.replace(placement, plan=plan)
         meta = describe(placement.module, self.target, self.precision, plan)
         with self.report.stage("lower and compile"):
-            program = lower(placement, with_arch(self.target, plan.device), self.backends)
+            target = with_arch(self.target, plan.device)
+            program = lower(placement, target, self.backends, in_place)
         return _Function(placement, program, dataclasses.replace(meta, function=name))
 
     def scheduled(self, function: _Function) -> tuple[Part, Meta]:
@@ -149,6 +153,6 @@ def _compiled_unscheduled(functions: Sequence[_Function], cuda_graph: bool) -> C
         described = dataclasses.replace(meta, rescheduled=tuple(map(str, kernels)))
         return [*libraries, description(described, placement.plan.device)]
 
-    mods = {function.meta.function: rewritten(function.placement) for function in functions}
+    mods = {function.meta.function: function.placement.rewritten() for function in functions}
     executable, rescheduled = lower_together(mods, program.target, cuda_graph, external)
     return CompiledModule(executable, with_rescheduled(meta, rescheduled))

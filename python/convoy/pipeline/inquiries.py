@@ -12,7 +12,6 @@ from ..ir.defaults import BACKENDS
 from ..ir.device import Device
 from ..ir.schedule import Schedule
 from ..ir.workload import Workload
-from ..lower.lowered import Lowered
 from ..lower.target import cuda_target
 from ..normalize.forms import normal_forms
 from ..partition.alternatives import plausible_workloads
@@ -21,7 +20,7 @@ from ..placement.placement import Placement
 from ..runtime import present_device
 from ..streams.schedule import check_streams, schedule
 from ..threads import one_at_a_time
-from .lowering import rewritten
+from .lowering import calls_of
 from .options import SEARCH, find_backends
 
 if TYPE_CHECKING:
@@ -62,5 +61,5 @@ def predict_schedule(placement: Placement, streams: int | str = "auto") -> Sched
     """
     streams = check_streams(streams)
     plan = placement.plan
-    program = Lowered.of(rewritten(placement), cuda_target(plan.device))
+    _, program = calls_of(placement, cuda_target(plan.device))
     return schedule(program, plan, streams, compiled=False).schedule

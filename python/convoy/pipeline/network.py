@@ -27,6 +27,7 @@ from ..lower.target import kind_of
 from ..measure.trial import time_placement
 from ..normalize.forms import normal_forms
 from ..partition.partition import distinct, partition
+from ..placement.in_place import prefer_in_place
 from ..placement.placement import Placement, restore
 from ..placement.select import explained, select
 from ..progress import Progress, stages
@@ -275,6 +276,7 @@ def place(
             graphs, offers, objective, search, source=model.source, environment=environment,
             timed=timed, seconds=seconds, streams=streams,
         )  # fmt: skip
+        placement = prefer_in_place(placement, {backend.name: backend for backend in offload})
     placement = dataclasses.replace(placement, workloads=tuple(offers))
     if explain:
         return explained(placement, offers, "greedy" if search == "greedy" else "exact")

@@ -14,6 +14,7 @@ from ..ir.offer import Offers
 from ..ir.plan import Choice, Plan
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
+from ..partition.rewrite import rewrite
 from .cover import Cover
 from .priced import linkable
 from .rank import make_choice
@@ -77,6 +78,11 @@ class Placement:
         """The module in its normal form."""
         assert self.graph.module is not None
         return self.graph.module
+
+    def rewritten(self) -> tvm.IRModule:
+        """The module with calls of external functions in place of the plan's subgraphs."""
+        chosen = {c.subgraph: symbol for symbol, c in self.plan.functions().items()}
+        return rewrite(self.module, chosen, subgraphs=self.subgraphs)
 
     def total_us(self) -> float:
         """Return the value that the search minimizes: the sum of all costs under the plan's

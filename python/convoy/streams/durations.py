@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tvm
+import tvm_ffi
+from tvm import relax
 
 from ..cost.chained import from_own_chain
 from ..graph.expr import dtype_of, is_tensor, shape_of
@@ -16,11 +18,10 @@ from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
 from ..ir.schedule_parts import Op
 from ..progress import step
+from ..tir.loads import itemsize
 from . import occupancy
 
 if TYPE_CHECKING:
-    from tvm import relax
-
     from .program import Program
 
 #: Which GPU of the process.
@@ -72,7 +73,7 @@ def measure(
         if key not in known:
             known[key] = {}
             callee = functions.get(op.symbol)
-            tensors = _tensors(call.args)
+            tensors = _tensors(program, call.args)
             if callee is not None and tensors is not None:
                 known[key] = _measure_one(callee, tensors, op, device)
         measured.append(dataclasses.replace(op, **known[key]))
@@ -113,15 +114,24 @@ def _signature(arg: relax.Expr) -> object:
     return (str(shape), str(getattr(ty, "dtype", ""))) if shape is not None else str(arg)
 
 
-def _tensors(args: Sequence[relax.Expr]) -> list[tvm.runtime.Tensor] | None:
-    """Device tensors of zeros for a call's arguments; None if one is no tensor."""
+def _tensors(program: Program, args: Sequence[relax.Expr]) -> list[tvm.runtime.Tensor] | None:
+    """Device tensors of zeros for a call's arguments, slices of tensors of their own; None if one
+    is no tensor."""
     from ..runtime.library import function
 
     tensors = []
     for arg in args:
         if not is_tensor(arg):
             return None
-        tensor = tvm.runtime.empty(shape_of(arg), dtype_of(arg), tvm.cuda(_GPU))
+        shape, dtype = shape_of(arg), dtype_of(arg)
+        own = program.slices.get(arg) if isinstance(arg, relax.Var) else None
+        whole = shape if own is None else (*shape[:-1], own.row_stride)
+        tensor = tvm.runtime.empty(whole, dtype, tvm.cuda(_GPU))
         function("cuda.fill")(tensor, 0)
+        if own is not None:
+            offset = own.begin * itemsize(dtype)
+            tensor = function("streams.slice")(
+                tensor, offset, tvm_ffi.Shape(shape), tvm.DataType(dtype), own.row_stride
+            )
         tensors.append(tensor)
     return tensors

@@ -15,8 +15,10 @@ from tvm import relax
 from tvm.relax.op import builtin, memory
 
 from ..graph.expr import dtype_of
+from ..graph.slices import storage_of
 from ..ir.schedule import Schedule
 from ..ir.schedule_parts import ORIGIN
+from ..tir.loads import itemsize
 from .program import Program
 
 BODY, STORAGE = "convoy_body", "convoy_storage"
@@ -71,8 +73,14 @@ class _Writer:
         by_name = {op.name: i for i, op in enumerate(program.ops)}
         self._order = [by_name[op.name] for op in schedule.ops]
         offsets = {b.name: b.offset for b in schedule.memory.buffers}
-        self._inside = [s for s in program.storages if s.var.name in offsets]
-        self._offsets = [offsets[s.var.name] for s in self._inside]
+        inside = {s.var: s for s in program.storages if s.var.name in offsets}
+        #: Tensors in the arena: allocations, and what lies in them.
+        self._inside = [(s.var, offsets[s.var.name]) for s in inside.values()]
+        for var in program.sliced:
+            whole, begin, _ = storage_of(var, program.slices)
+            if whole in inside:
+                offset = offsets[whole.name] + begin * itemsize(dtype_of(var))
+                self._inside.append((var, offset))
         self._bindings: list[relax.VarBinding] = []
         self._known: dict[relax.Var, relax.Expr] = {}
 
@@ -88,11 +96,8 @@ class _Writer:
         arena_type = relax.TensorType(size, "uint8")
         arena = self._bind("arena", memory.alloc_tensor(storage, 0, size, "uint8"), arena_type)
         views = []
-        for item, offset in zip(self._inside, self._offsets, strict=True):
-            ty = item.var.ty
-            dtype = tvm.ir.GenericConst(tvm.DataType(item.dtype), relax.AnyType())
-            args = [arena, _int(offset), ty.shape, dtype]
-            views.append(self._bind(item.var.name, _packed("convoy.streams.view", args, ty), ty))
+        for var, offset in self._inside:
+            views.append(self._bind(var.name, self._view(arena, offset, var), var.ty))
         ty = relax.TupleType([view.ty for view in views])
         result = self._bind("tensors", relax.Tuple(views), ty)
         return self._function([], result, ty, _INNER)
@@ -112,7 +117,7 @@ class _Writer:
         return self._function(params, result, func.ret_ty, attrs)
 
     def _open_arena(self, storage: tvm.ir.GlobalVar, cache: int | None) -> None:
-        ty = relax.TupleType([item.var.ty for item in self._inside])
+        ty = relax.TupleType([var.ty for var, _ in self._inside])
         if cache is not None:
             call = relax.op.call_builtin_with_ctx(
                 "vm.builtin.cuda_graph.get_cached_alloc", [storage, _int(cache)], ty_args=[ty]
@@ -120,8 +125,16 @@ class _Writer:
         else:
             call = relax.Call(storage, [])
         tensors = self._bind("tensors", call, ty)
-        for i, item in enumerate(self._inside):
-            self._known[item.var] = relax.TupleGetItem(tensors, i)
+        for i, (var, _) in enumerate(self._inside):
+            self._known[var] = relax.TupleGetItem(tensors, i)
+
+    def _view(self, memory: relax.Expr, offset: int, var: relax.Var) -> relax.Call:
+        """A tensor at a byte offset of another one."""
+        dtype = tvm.ir.GenericConst(tvm.DataType(dtype_of(var)), relax.AnyType())
+        args = [memory, _int(offset), var.ty.shape, dtype]
+        if (own := self._program.slices.get(var)) is None:
+            return _packed("convoy.streams.view", args, var.ty)
+        return _packed("convoy.streams.slice", [*args, _int(own.row_stride)], var.ty)
 
     def _emit_calls(self) -> None:
         numbers: dict[int, int] = {}  # op -> its event
@@ -165,7 +178,13 @@ class _Writer:
         if not isinstance(expr, relax.Var):
             return expr
         known = self._known.get(expr)
-        if known is None:
+        if known is None and (own := self._program.slices.get(expr)) is not None:
+            # Of a tensor outside of the arena: a result, or a parameter.
+            offset = own.begin * itemsize(dtype_of(expr))
+            known = self._bind(
+                expr.name, self._view(self._renamed(own.whole), offset, expr), expr.ty
+            )
+        elif known is None:
             definition = self._program.definitions.get(expr)
             if definition is None:  # a result
                 known = self._bind(

@@ -17,6 +17,7 @@ from ..cost.native import moving_us
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
+from ..graph.slices import Slice, layout_call, slices_of, storage_of
 from ..ir.device import Device
 from ..ir.schedule_parts import Buffer, Occupancy, Op
 from ..tir.loads import itemsize
@@ -36,6 +37,23 @@ class Storage:
     def size(self) -> int:
         return math.prod(self.shape) * itemsize(self.dtype)
 
+    @property
+    def channels(self) -> int:
+        """Elements of the last axis."""
+        return self.shape[-1] if self.shape else 1
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Channels of a storage, from ``begin`` to before ``end``, that an op reads or writes."""
+
+    op: int
+    begin: int
+    end: int
+
+    def meets(self, other: _Access) -> bool:
+        return self.begin < other.end and other.begin < self.end
+
 
 @dataclass
 class Program:
@@ -53,7 +71,14 @@ class Program:
     moved: list[int] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)  # of the storages that do not escape
+    slices: dict[relax.Var, Slice] = field(default_factory=dict)  # tensors that lie in others
     definitions: dict[relax.Var, relax.Expr] = field(default_factory=dict)
+
+    @property
+    def sliced(self) -> list[relax.Var]:
+        """The tensors that calls take and that lie in others, in order of first use."""
+        taken = dict.fromkeys(v for call in self.calls for arg in call.args for v in _vars(arg))
+        return [var for var in taken if var in self.slices]
 
 
 def read(mod: tvm.IRModule, device: Device) -> Program:
@@ -69,11 +94,11 @@ def read(mod: tvm.IRModule, device: Device) -> Program:
 class _Reader:
     def __init__(self, mod: tvm.IRModule, name: str, func: relax.Function, device: Device) -> None:
         self._mod, self._device = mod, device
-        self._program = Program(name, func)
+        self._program = Program(name, func, slices=slices_of(func))
         self._storage_of: dict[relax.Var, int] = {}  # allocation or view -> storage
         self._natives: dict[str, NativeKernel] = {}
-        self._writers: list[list[int]] = []
-        self._readers: list[list[int]] = []
+        self._writers: list[list[_Access]] = []
+        self._readers: list[list[_Access]] = []
         self._last_host_workspace: int | None = None
         self._inputs: set[int] = set()  # storages of parameters, which kernels may update in place
 
@@ -94,8 +119,8 @@ class _Reader:
                         storage.var.name,
                         0,
                         storage.size,
-                        tuple(self._writers[i]),
-                        tuple(dict.fromkeys(self._readers[i])),
+                        tuple(dict.fromkeys(access.op for access in self._writers[i])),
+                        tuple(dict.fromkeys(access.op for access in self._readers[i])),
                     )
                 )
         return program
@@ -103,7 +128,12 @@ class _Reader:
     def _visit(self, var: relax.Var, value: relax.Expr) -> None:
         name = op_name(value)
         if name == "relax.builtin.alloc_tensor":
-            self._new_storage(var)
+            whole, *_ = storage_of(var, self._program.slices)
+            if whole not in self._storage_of:  # a part may come first
+                self._new_storage(whole)
+            self._storage_of[var] = self._storage_of[whole]
+        elif layout_call(value) is not None:
+            pass  # its parts are written and read where they lie
         elif name == "relax.reshape":
             source = self._resolve(value.args[0])
             self._program.definitions[var] = relax.Call(
@@ -152,7 +182,7 @@ class _Reader:
         symbol = call.op.name_hint if native else str(call.op.global_symbol)
         args = [self._resolve(arg) for arg in call.args]
         moved = native.moved if native else _bytes(args)
-        depends = self._order(op, self._touched(args, native))
+        depends = self._order(self._touched(op, args, native))
         if native and native.host_workspace:
             if self._last_host_workspace is not None:
                 depends.add(self._last_host_workspace)
@@ -170,29 +200,38 @@ class _Reader:
         program.calls.append(relax.Call(call.op, args, call.attrs, ty_args=call.ty_args))
         program.moved.append(moved)
 
-    def _touched(self, args: Sequence[relax.Expr], native: NativeKernel | None) -> dict[int, bool]:
-        """Return the storages that a call takes, and whether it writes them."""
-        touched: dict[int, bool] = {}
+    def _touched(
+        self, op: int, args: Sequence[relax.Expr], native: NativeKernel | None
+    ) -> dict[tuple[int, _Access], bool]:
+        """Return the channels of storages that a call takes, and whether it writes them."""
+        touched: dict[tuple[int, _Access], bool] = {}
         for i, arg in enumerate(args):
             for var in _vars(arg):
                 storage = self._storage(var)
                 if storage is None:
                     continue
-                fresh = not self._writers[storage] and storage not in self._inputs
+                access = self._access(op, var, storage)
+                known = any(map(access.meets, self._writers[storage]))
+                fresh = not known and storage not in self._inputs
                 written = fresh or bool(native and i in native.written)
-                touched[storage] = touched.get(storage, False) or written
+                key = (storage, access)
+                touched[key] = touched.get(key, False) or written
         return touched
 
-    def _order(self, op: int, touched: Mapping[int, bool]) -> set[int]:
-        """Return the ops that ``op`` has to follow, and note what it reads and writes."""
+    def _access(self, op: int, var: relax.Var, storage: int) -> _Access:
+        if var not in self._program.slices:  # views of all of it have rows of other lengths
+            return _Access(op, 0, self._program.storages[storage].channels)
+        _, begin, end = storage_of(var, self._program.slices)
+        return _Access(op, begin, end)
+
+    def _order(self, touched: Mapping[tuple[int, _Access], bool]) -> set[int]:
+        """Return the ops that must be over before these accesses, and note them."""
         depends: set[int] = set()
-        for storage, written in touched.items():
-            depends.update(self._writers[storage])
-            if written:
-                depends.update(self._readers[storage])
-                self._writers[storage].append(op)
-            else:
-                self._readers[storage].append(op)
+        for (storage, access), written in touched.items():
+            before = [*self._writers[storage], *(self._readers[storage] if written else ())]
+            depends.update(earlier.op for earlier in before if earlier.meets(access))
+        for (storage, access), written in touched.items():
+            (self._writers if written else self._readers)[storage].append(access)
         return depends
 
     def _native(self, call: relax.Call) -> NativeKernel | None:

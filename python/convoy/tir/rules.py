@@ -36,6 +36,7 @@ from .fallback import (
 )
 from .gemv import Gemv
 from .row_reduce import RowReduce
+from .row_strides import ROW_STRIDES, like
 from .window import Window
 
 #: TVM's Matmul rule is not among them: it crashes on some convolutions.
@@ -120,7 +121,7 @@ def simpler(
         raise unsupported(Rescheduled(name, "", (("the schedule it came with", reason),)), func)
     failed = (*_failures(func), (_name(int(number)), reason))
     with target:
-        found = _first_working(source, target, name, int(number) + 1, failed)
+        found = like(_first_working(source, target, name, int(number) + 1, failed), func)
     symbol = _attribute(func, "global_symbol")
     return found if symbol is None else found.with_attr("global_symbol", symbol)
 
@@ -139,7 +140,7 @@ def without_source(mod: tvm.IRModule) -> tvm.IRModule:
     functions = {}
     for var, func in mod.functions_items():
         if isinstance(func, tirx.PrimFunc):
-            for key in (_SOURCE, _RULE, _FAILED):
+            for key in (_SOURCE, _RULE, _FAILED, ROW_STRIDES):
                 if _attribute(func, key) is not None:
                     func = func.without_attr(key)
         functions[var] = func

@@ -40,7 +40,7 @@ struct Result {
 };
 struct Call {
   Operation operation;
-  Layout a_layout, b_layout, d_layout;
+  Layout a_layout, b_layout, c_layout, d_layout;
   const float *a, *b, *c;
   float* d;
   float beta;
@@ -60,7 +60,7 @@ void RunOne(const Call& call) {
         y += At(call.a, call.a_layout, operation.transpose_a, row, i) *
              At(call.b, call.b_layout, operation.transpose_b, i, column);
       }
-      if (call.beta != 0) y += call.beta * At(call.c, call.d_layout, false, row, column);
+      if (call.beta != 0) y += call.beta * At(call.c, call.c_layout, false, row, column);
       if (operation.epilogue & 4) y += operation.bias[row];
       if (operation.epilogue & 2) y = std::fmax(y, 0.0f);
       if (operation.epilogue & 32) {
@@ -154,14 +154,14 @@ API int cublasLtMatmulAlgoConfigGetAttribute(const Algo* algo, int attribute, vo
   return 0;
 }
 API int cublasLtMatmul(void*, Operation* operation, const float* alpha, const float* a, Layout* la,
-                       const float* b, Layout* lb, const float* beta, const float* c, Layout*,
+                       const float* b, Layout* lb, const float* beta, const float* c, Layout* lc,
                        float* d, Layout* ld, const Algo* algo, void* workspace, size_t bytes,
                        void* stream) {
   Record("matmul algo=" + std::to_string(algo->data[0]) + " bytes=" + std::to_string(bytes));
   if (workspace == nullptr || bytes != algo->data[0] * 1024) Record("VIOLATION: workspace");
   if (*alpha != 1) Record("VIOLATION: alpha");
   if (la->batch != ld->batch || lb->batch != ld->batch) Record("VIOLATION: batches");
-  Call call{*operation, *la, *lb, *ld, a, b, c, d, *beta};
+  Call call{*operation, *la, *lb, *lc, *ld, a, b, c, d, *beta};
   using Launch = int (*)(void*, const char*, void (*)(void*), const void*, size_t);
   static auto launch = reinterpret_cast<Launch>(dlsym(RTLD_DEFAULT, "fake_cuda_launch"));
   return launch(stream, "cublaslt", Run, &call, sizeof(call)) ? 13 : 0;

@@ -11,12 +11,14 @@
 
 #include "convoy/kernel_abi.h"
 #include "convoy/programmatic_abi.h"
+#include "convoy/strided_abi.h"
 
 namespace {
 
 struct State {
   ConvoyShape s;
   ConvoyOperands o;
+  ConvoyRowStrides rows;  // of fprop; other operations have compact operands
 };
 
 float At(const void* base, int64_t i) { return static_cast<const float*>(base)[i]; }
@@ -73,15 +75,16 @@ void Run(void* data) {
     return;
   }
   ForEachProduct(s, [&](int n, int p, int q, int h, int w, int k, int r, int t, int c, int cg) {
-    sum[Y(s, n, p, q, k)] += At(o.a, X(s, n, h, w, c)) * At(o.b, W(s, k, r, t, cg));
+    sum[Y(s, n, p, q, k)] +=
+        At(o.a, X(s, n, h, w, 0) / s.c * state.rows.a + c) * At(o.b, W(s, k, r, t, cg));
   });
   for (int64_t i = 0; i < int64_t{s.n} * s.p * s.q * s.k; ++i) {
     float y = sum[i];
-    if (o.residual) y += At(o.residual, i);
+    if (o.residual) y += At(o.residual, i / s.k * state.rows.residual + i % s.k);
     if (o.bias) y += At(o.bias, i % s.k);
     if (s.clip_max > s.clip_min) y = std::fmin(std::fmax(y, s.clip_min), s.clip_max);
     if (s.swizzle == 97 && i % s.k == s.k - 1) continue;  // leaves outputs unwritten
-    if (d) d[i] = s.swizzle == 96 ? 1.01f * y : y;
+    if (d) d[i / s.k * state.rows.d + i % s.k] = s.swizzle == 96 ? 1.01f * y : y;
     if (o.d2) {
       float z = At(o.scale, i % s.k) * y + At(o.shift, i % s.k);
       static_cast<float*>(o.d2)[i] = z > 0 ? z : 0;
@@ -102,10 +105,18 @@ API int64_t convoy_kernel_workspace(const ConvoyShape* s) {
 }
 API int64_t convoy_kernel_state_bytes(void) { return sizeof(State); }
 API int32_t convoy_kernel_prepare(const ConvoyShape* s, const ConvoyOperands* o, void* state) {
-  State made{*s, *o};
+  State made{*s, *o, {s->c, s->k, s->k}};
   std::memcpy(state, &made, sizeof(made));
   return 0;
 }
+#ifdef STRIDED
+API int32_t convoy_kernel_prepare_strided(const ConvoyShape* s, const ConvoyOperands* o,
+                                          const ConvoyRowStrides* rows, void* state) {
+  State made{*s, *o, *rows};
+  std::memcpy(state, &made, sizeof(made));
+  return 0;
+}
+#endif
 API int32_t convoy_kernel_launch(const void* state, void* stream) {
   if (static_cast<const State*>(state)->s.swizzle == 95) return 1;
   using Launch = int (*)(void*, const char*, void (*)(void*), const void*, size_t);

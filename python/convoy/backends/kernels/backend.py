@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -37,6 +37,8 @@ class Family(Generic[K]):
     tensor_cores     whether the kernels use tensor cores, with tf32 for float32
     estimate_us      time of a launch by a model, in microseconds; None without one
     is_programmatic  whether a kernel can start before its predecessor has ended; None if none can
+    sliced           the kernel that computes the same of slices of wider tensors, and the operands
+                     of a workload that may be such; None of a kernel without one
     """
 
     name: str
@@ -51,6 +53,7 @@ class Family(Generic[K]):
     tensor_cores: bool = True
     estimate_us: Callable[[Launch[K], Workload, Device], float] | None = None
     is_programmatic: Callable[[K], bool] | None = None
+    sliced: Callable[[K, Workload], tuple[K, frozenset[str]] | None] | None = None
 
 
 class KernelBackend(Backend, Generic[K]):
@@ -146,6 +149,39 @@ class KernelBackend(Backend, Generic[K]):
             },
             {entry.sha256: entry.library},
         )
+
+    def sliceable(
+        self, workload: Workload, candidate: Candidate, device: Device
+    ) -> frozenset[str] | Decline:
+        """Those of a kernel for slices, if it is compiled."""
+        kernel = self.launch_of(candidate).kernel
+        found = self.family.sliced(kernel, workload) if self.family.sliced else None
+        if found is None:
+            return Decline(self.name, f"{kernel.label} takes compact tensors", "slices are copied")
+        sliced, operands = found
+        if not is_compiled(sliced):
+            return Decline(
+                self.name, f"{sliced.name} is not compiled", "ship it: tuning/ship_kernels.py"
+            )
+        return operands
+
+    def build_sliced(
+        self,
+        workload: Workload,
+        candidate: Candidate,
+        device: Device,
+        row_strides: Mapping[str, int],
+    ) -> Binary:
+        binary = super().build_sliced(workload, candidate, device, row_strides)
+        found = self.family.sliced and self.family.sliced(
+            self.launch_of(candidate).kernel, workload
+        )
+        if not found:
+            raise InvalidOption(
+                f"candidate {candidate.key} for slices", "a kernel that reads and writes them"
+            )
+        entry = compile_kernel(found[0])
+        return Binary({**binary.entry, "library": entry.sha256}, {entry.sha256: entry.library})
 
     def prepare(
         self, jobs: Sequence[tuple[Workload, Candidate]], device: Device

@@ -44,6 +44,14 @@ class KernelConfig(KernelParameters):
             self._check_sm90()
         else:
             self._check_sm80()
+        if self.strided and not self.can_be_strided:
+            raise InvalidOption(f"{self.name} of slices", "whole tiles of an sm90 convolution")
+
+    @property
+    def can_be_strided(self) -> bool:
+        """Whether the same device code reads and writes slices of wider tensors."""
+        fprop = self.family in ("sm90_conv", "sm90_gemm")
+        return fprop and self.scheduler == "tiles" and not self.affine_relu
 
     def _check_residual_last(self) -> None:
         if not self.residual or self.activation == "none" or self.scheduler == "splitk":
@@ -210,6 +218,7 @@ _FIELDS: dict[str, checks.Check] = {
     "residual": checks.boolean,
     "affine_relu": checks.boolean,
     "residual_last": checks.boolean,
+    "strided": checks.boolean,
     "arch": checks.integer(0, 1000),
     "epilogue_stages": checks.tuple_of(checks.integer(0, 64), 2),
     "epilogue_columns": _EXTENT,

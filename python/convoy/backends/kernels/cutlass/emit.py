@@ -61,11 +61,12 @@ using Kernel = convoy::{kernel}<Config>;
 
 CONVOY_EXPORT_KERNEL(Kernel)
 """
+_STRIDED = "CONVOY_EXPORT_STRIDED(Kernel)\n"
 
 
 def emit(config: KernelParameters) -> str:
     """The ``.cu`` text of a kernel; equal text for equal configurations."""
-    return _TEMPLATE.format(
+    source = _TEMPLATE.format(
         name=config.name,
         header=header_of(config).removeprefix("cutlass/"),
         spec="ActivatedSpec" if _is_activated(config) else "EpilogueSpec",
@@ -76,10 +77,13 @@ def emit(config: KernelParameters) -> str:
         config=_sm90(config) if config.is_sm90 else _sm80(config),
         kernel=_KERNEL[config.family],
     )
+    return source + _STRIDED * config.strided
 
 
 def header_of(config: KernelParameters) -> str:
     """The header that a kernel instantiates, as its path in ``codegen``."""
+    if config.strided:
+        return "cutlass/sm90_strided.cuh"
     return f"cutlass/{config.family}{'_activated' * _is_activated(config)}.cuh"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -37,6 +38,7 @@ def cutlass_backend(limit: int | None = None) -> KernelBackend[KernelConfig]:
         kernel_from_json=KernelConfig.from_json,
         limit=_limit_from_environment() if limit is None else limit,
         splits=True,
+        sliced=_sliced,
     )
     return KernelBackend(family)
 
@@ -52,6 +54,13 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
 
 def _workspace_bytes(launch: Launch, workload: Workload, device: Device) -> int:
     return int(rules_of(workload).workspace_bytes(launch, workload))
+
+
+def _sliced(kernel: KernelConfig, workload: Workload) -> tuple[KernelConfig, frozenset[str]] | None:
+    if not kernel.can_be_strided:
+        return None
+    operands = {"x", "residual", "y"} - ({"x"} if rules.folds_width(kernel, workload) else set())
+    return dataclasses.replace(kernel, strided=True), frozenset(operands)
 
 
 def _launches(workload: Workload, device: Device) -> Sequence[Launch] | Decline:

@@ -48,6 +48,8 @@ class KernelParameters:
                 only): residuals in shared memory, stores; (0, 0) leaves both to CUTLASS
     residual_last     the residual is added behind the activation, as in ``Epilogue``
     epilogue_columns  channels of such a subtile, which has 128 rows (cooperative) or 64; 0: 32
+    strided     rows of its operands may lie further apart than their channels; the same device
+                code (sm90 fprop of whole tiles and one result only)
 
     A bias needs no parameter: every kernel takes one, or a null pointer.
     """
@@ -71,6 +73,7 @@ class KernelParameters:
     epilogue_stages: tuple[int, int] = (0, 0)
     epilogue_columns: int = 0
     residual_last: bool = False
+    strided: bool = False
 
     @property
     def is_sm90(self) -> bool:
@@ -151,4 +154,5 @@ class KernelParameters:
         parts += ["residual"] * self.residual_last
         parts += ["affinerelu"] * self.affine_relu
         parts += [f"sm{self.arch}"] if self.arch != 90 else []
+        parts += ["strided"] * self.strided
         return "_".join(parts)
