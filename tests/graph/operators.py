@@ -501,6 +501,10 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     },
     "resize3d": (["f:1,2,3,4,5"], lambda x: op.image.resize3d(x, (5, 4, 3))),
     "grid_sample": (["f:1,3,6,7", "f:1,2,4,5"], op.image.grid_sample),
+    "grid_sample_3d": (
+        ["f:1,2,3,6,7", "f:1,3,2,4,5"],
+        lambda x, g: op.image.grid_sample(x, g, layout="NCDHW"),
+    ),
     "grid_sample_nearest": (
         ["f:1,3,6,7", "f:1,2,4,5"],
         lambda x, g: op.image.grid_sample(x, g, "nearest", padding_mode="border"),

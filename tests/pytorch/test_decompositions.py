@@ -58,6 +58,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.erfinv(torch.tanh(x)),
         torch.erfinv(torch.tensor([-1.0, 0.0, 1.0, 2.0]) + 0 * x[0, 0, 0]),
         torch.digamma(x.abs() * 9 + 0.1), torch.lgamma((x * 9).int().abs() + 1),
+        torch.lgamma(x * 1e-20), torch.digamma(x * 1e-20),
     ),
     "shifts": lambda x: (
         (x * 9).int() << 2, (x * 9).int().bitwise_left_shift(3), (x * 9).int() >> 1,

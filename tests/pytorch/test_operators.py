@@ -64,6 +64,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]), align_corners=False),
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]) * 1.3, padding_mode="border"),
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]), mode="nearest", align_corners=True),
+        F.grid_sample(x[:, None], x[:, None, :4, :5, :3], align_corners=False),
+        F.grid_sample(x[:, None], x[:, None, :4, :5, :3], "nearest", "border", align_corners=True),
+        F.grid_sample(x[:, None], x[:, None, :, :, :3], padding_mode="reflection"),
     ),
     "pools": lambda x: (
         F.avg_pool2d(x, 2, divisor_override=3), F.adaptive_max_pool2d(x, (2, 3)),

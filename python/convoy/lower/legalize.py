@@ -35,6 +35,7 @@ from . import (
     legalize_pool,
     legalize_resize,
     legalize_take,
+    legalize_tanh,
     legalize_training,
 )
 from .default import FUSABLE, accumulator_dtype, default_legalize
@@ -60,6 +61,7 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.concat": _concat,
             "relax.mean": _mean,
             "relax.take": legalize_take.take,
+            "relax.tanh": legalize_tanh.tanh,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,

@@ -43,7 +43,7 @@ def _lgamma(x: Any) -> Any:
     series = _LANCZOS[0] + sum(c / (z + i) for i, c in enumerate(_LANCZOS[1:], 1))
     t = z + 7.5
     result = (z + 0.5) * torch.log(t) - t + torch.log(series) + 0.5 * math.log(2 * math.pi)
-    sine = torch.sin(math.pi * (x - torch.floor(x)))  # only its size counts
+    sine = torch.sin(math.pi * (x - torch.round(x)).abs())  # only its size counts
     mirrored = math.log(math.pi) - torch.log(sine) - result
     return torch.where(x.isinf(), math.inf, torch.where(reflected, mirrored, result))
 
@@ -57,7 +57,7 @@ def _digamma(x: Any) -> Any:
     inverse = 1 / (far * far)
     series = inverse * _polynomial(_BERNOULLI[::-1], inverse)
     result = torch.log(far) - 0.5 / far - series - steps
-    angle = math.pi * (x - torch.floor(x))
+    angle = math.pi * (x - torch.round(x))
     mirrored = result - math.pi * torch.cos(angle) / torch.sin(angle)
     mirrored = torch.where(x == torch.floor(x), math.nan, mirrored)
     return torch.where(reflected, mirrored, result)
