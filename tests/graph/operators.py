@@ -254,6 +254,7 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     "zeros_like": (["f:3"], op.zeros_like),
     "ones_like": (["f:3"], op.ones_like),
     "full_like": (["f:3"], lambda x: op.full_like(x, relax.const(3.0))),
+    "full_like_nan": (["f:3"], lambda x: op.full_like(x, relax.const(np.nan), "float16")),
     "eye_like": (["f:3,4"], op.eye_like),
     # Moving.
     "reshape": (["f:3,4"], lambda x: op.reshape(x, (2, 6))),

@@ -105,6 +105,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.linalg.solve(x[..., :5], x.mT[..., :5, :], left=False), torch.linalg.det(x[..., :5]),
         torch.linalg.solve(x[0, 0, :, 2:], x[..., 1:4]),
         torch.linalg.cholesky(x @ x.mT + torch.eye(5)),
+        *torch.linalg.slogdet(x[..., :5]), torch.logdet(x @ x.mT + torch.eye(5)),
+        *torch.linalg.inv_ex(x[..., :5]), *torch.linalg.solve_ex(x[..., :5], x),
+        *torch.linalg.cholesky_ex(x @ x.mT + torch.eye(5)),
+        torch.cholesky_solve(x, torch.linalg.cholesky(x @ x.mT + torch.eye(5))),
         torch.linalg.cholesky(x @ x.mT + torch.eye(5), upper=True),
         *(
             torch.linalg.solve_triangular(x[..., :5] + 3 * torch.eye(5), x, upper=upper)

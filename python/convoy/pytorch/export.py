@@ -17,6 +17,7 @@ from .known import Known
 from .refusal import check_python, untraceable
 from .scripted import in_python
 from .structure import Structure, flatten, unflatten
+from .unchecked import Unchecked
 
 
 def exported(
@@ -110,7 +111,7 @@ class _Flat(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
         mode = nullcontext() if self.values is None else Known(self._numbers(), self.values())
-        with mode:
+        with Unchecked(), mode:
             result = self.function(*args, **kwargs)
         results, structure = flatten(result, objects=True)
         self.found.append(structure)
