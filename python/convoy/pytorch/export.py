@@ -75,7 +75,9 @@ def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) ->
 
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
-    with torch.set_grad_enabled(training), quiet(), _masks_unread():
+    held = [*tensors, *flat.parameters(), *flat.buffers()]
+    inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
+    with inference, torch.set_grad_enabled(training), quiet(), _masks_unread():
         return torch.export.export(flat, tensors)
 
 
