@@ -51,7 +51,8 @@ class Constants:
 
     def _compute(self, node: Node) -> None:
         declared, inputs = node.meta.get("val"), node.all_input_nodes
-        if isinstance(declared, torch.Tensor) and not declared.numel():
+        sizes = declared.shape if isinstance(declared, torch.Tensor) else ()
+        if any(isinstance(size, int) and not size for size in sizes):  # others are not known
             self._values[node] = torch.empty(declared.shape, dtype=declared.dtype)
             return
         if (
