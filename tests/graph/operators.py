@@ -254,6 +254,7 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     "zeros_like": (["f:3"], op.zeros_like),
     "ones_like": (["f:3"], op.ones_like),
     "full_like": (["f:3"], lambda x: op.full_like(x, relax.const(3.0))),
+    "full_like_nan": (["f:3"], lambda x: op.full_like(x, relax.const(np.nan), "float16")),
     "eye_like": (["f:3,4"], op.eye_like),
     # Moving.
     "reshape": (["f:3,4"], lambda x: op.reshape(x, (2, 6))),
@@ -501,6 +502,10 @@ _TABLE: dict[str, tuple[list[str], Callable[..., Any]]] = {
     },
     "resize3d": (["f:1,2,3,4,5"], lambda x: op.image.resize3d(x, (5, 4, 3))),
     "grid_sample": (["f:1,3,6,7", "f:1,2,4,5"], op.image.grid_sample),
+    "grid_sample_3d": (
+        ["f:1,2,3,6,7", "f:1,3,2,4,5"],
+        lambda x, g: op.image.grid_sample(x, g, layout="NCDHW"),
+    ),
     "grid_sample_nearest": (
         ["f:1,3,6,7", "f:1,2,4,5"],
         lambda x, g: op.image.grid_sample(x, g, "nearest", padding_mode="border"),

@@ -116,6 +116,19 @@ def test_what_tvm_knows_in_float32_only(name: str, function, letter: str) -> Non
     np.testing.assert_allclose(got.astype("float32"), want, rtol=tolerance, atol=tolerance)
 
 
+def test_tanh_keeps_its_digits() -> None:
+    x = np.concatenate([np.logspace(-30, 2, 321), [0.0, np.inf, np.nan]]).astype("float32")
+    x = np.concatenate([x, -x])
+    builder = relax.BlockBuilder()
+    data = relax.Var("x", relax.TensorType(x.shape, "float32"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            out = builder.emit_output(relax.op.tanh(data))
+        builder.emit_func_output(out)
+    (y,) = convoy.build(builder.finalize(), "llvm", precision="float32").session()(x)
+    np.testing.assert_allclose(np.array(y), np.tanh(x.astype("float64")), rtol=4e-7, atol=0)
+
+
 def test_norms_of_one_element(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decompose, "on_gpu", lambda: True)
     x = np.array([[2], [-3], [np.inf], [np.nan]], "float32")

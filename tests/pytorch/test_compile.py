@@ -322,6 +322,26 @@ def test_an_exported_program_gets_the_sizes_of_the_examples() -> None:
         close(convoy.compile(program, x)(x), net(x))
 
 
+def test_an_exported_program_is_called_as_it_was_exported() -> None:
+    class Masked(nn.Module):
+        def forward(self, x: Any, *, more: Any, scale: float = 1.0, mask: Any = None) -> Any:
+            return x * scale * mask + more["a"]
+
+    x = torch.randn(2, 3)
+    named = {"mask": x > 0, "more": {"a": x[0]}}
+    compiled = convoy.compile(torch.export.export(Masked(), (x,), named), x, named)
+    close(compiled(x, **named), Masked()(x, **named))
+
+
+def test_weights_of_inference_mode() -> None:
+    with torch.inference_mode():
+        net, x = nn.Linear(4, 4), torch.randn(2, 4)
+        want = net(x)
+    compiled = convoy.compile(net, x)
+    compiled.update_parameters()
+    close(compiled(x), want)
+
+
 def test_extremes_keep_nan() -> None:
     class Net(nn.Module):
         def forward(self, x: Any) -> Any:

@@ -32,6 +32,14 @@ def written(x: Any) -> tuple[Any, ...]:
     return y, z, w
 
 
+def emptied(x: Any) -> Any:
+    """Assignments to slices of which some are empty, as of windows that are not shifted."""
+    y = x.clone()
+    for number, rows in enumerate((slice(0, -3), slice(-3, -1), slice(-1, 0), slice(3, 2))):
+        y[:, rows] = number
+    return y
+
+
 CASES: dict[str, Callable[[Any], Any]] = {
     "scans": lambda x: (
         *x.cummax(1), *x.cummin(-1), *(x * 2).round().cummax(0), *ODD.cummax(1), *ODD.cummin(1),
@@ -58,6 +66,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.erfinv(torch.tanh(x)),
         torch.erfinv(torch.tensor([-1.0, 0.0, 1.0, 2.0]) + 0 * x[0, 0, 0]),
         torch.digamma(x.abs() * 9 + 0.1), torch.lgamma((x * 9).int().abs() + 1),
+        torch.lgamma(x * 1e-20), torch.digamma(x * 1e-20),
+    ),
+    "bessel": lambda x: (
+        torch.i0(x * 9), torch.special.i0e(x * 40), torch.special.i1(x * 9),
+        torch.special.i1e(x * 40), torch.special.modified_bessel_i0(x), torch.i0(x * 0 + 80) / 1e33,
     ),
     "shifts": lambda x: (
         (x * 9).int() << 2, (x * 9).int().bitwise_left_shift(3), (x * 9).int() >> 1,
@@ -70,6 +83,21 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.searchsorted(x[0, 0].sort()[0], 0.3),
         x.masked_scatter(x > 0.2, x * 2), x[:, 0].masked_scatter(MASK, x[0]),
         x.repeat_interleave(torch.tensor([2, 0, 1, 1]), 1, output_size=4),
+    ),
+    "without checks": lambda x: (
+        torch.cov(x[0]), x[0].cov(correction=0), torch.cov(x[0, 0]), torch.corrcoef(x[0]),
+        torch.cov(x[0], fweights=CODES[:5]), torch.corrcoef(x[0, 0]),
+        torch.cov(x[0], fweights=CODES[:5], aweights=x[1, 0].abs()),
+        F.gaussian_nll_loss(x, x.flip(0), x.abs()), F.gaussian_nll_loss(x, x * 2, 0.5, full=True),
+        F.gaussian_nll_loss(x, x * 2, x[..., 0] * 0, reduction="none"),
+    ),
+    "nothing": lambda x: (
+        emptied(x), x[:, 3:2].sum(1), x[:, :, 2:1].mean(-1), torch.cat([x[5:], x, x[:0]]),
+        F.pad(x[..., :0], (1, 2), value=2.0),
+    ),
+    "infinite": lambda x: (
+        torch.where(x > 0, x, torch.full_like(x, -INF)), torch.full_like(x[0], NAN) + x,
+        torch.div(3, x, rounding_mode="floor"), 7 // ((x * 3).int().abs() + 1),
     ),
     "counted": lambda x: (
         torch.histc(x, 5, -1, 2), torch.histc((x * 2).round(), 4, 0, 3),

@@ -67,6 +67,7 @@ KNOWN = {
     "mask of a transformer": lambda net, x: causal(x),
     "sizes": lambda net, x: x[:, torch.combinations(torch.arange(4))[:, 1]] + net.mask.nonzero()[1],
     "selected": lambda net, x: x[:, net.mask],
+    "sizes one by one": lambda net, x: x.repeat(net.mask.sum(), net.ready).view(-1, net.mask.sum()),
     "padding": lambda net, x: F.pad(x, (net.ready, net.ready + 1)),
     "parameter": lambda net, x: x / net.temperature.item(),
     "like an input": lambda net, x: x + 1 if x.new_ones(2, 2).triu().any() else x,

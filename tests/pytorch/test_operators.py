@@ -64,6 +64,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]), align_corners=False),
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]) * 1.3, padding_mode="border"),
         F.grid_sample(x, torch.tanh(x[:, :5, :4, :2]), mode="nearest", align_corners=True),
+        F.grid_sample(x[:, None], x[:, None, :4, :5, :3], align_corners=False),
+        F.grid_sample(x[:, None], x[:, None, :4, :5, :3], "nearest", "border", align_corners=True),
+        F.grid_sample(x[:, None], x[:, None, :, :, :3], padding_mode="reflection"),
     ),
     "pools": lambda x: (
         F.avg_pool2d(x, 2, divisor_override=3), F.adaptive_max_pool2d(x, (2, 3)),
@@ -102,6 +105,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.linalg.solve(x[..., :5], x.mT[..., :5, :], left=False), torch.linalg.det(x[..., :5]),
         torch.linalg.solve(x[0, 0, :, 2:], x[..., 1:4]),
         torch.linalg.cholesky(x @ x.mT + torch.eye(5)),
+        *torch.linalg.slogdet(x[..., :5]), torch.logdet(x @ x.mT + torch.eye(5)),
+        *torch.linalg.inv_ex(x[..., :5]), *torch.linalg.solve_ex(x[..., :5], x),
+        *torch.linalg.cholesky_ex(x @ x.mT + torch.eye(5)),
+        torch.cholesky_solve(x, torch.linalg.cholesky(x @ x.mT + torch.eye(5))),
         torch.linalg.cholesky(x @ x.mT + torch.eye(5), upper=True),
         *(
             torch.linalg.solve_triangular(x[..., :5] + 3 * torch.eye(5), x, upper=upper)

@@ -87,6 +87,15 @@ def test_what_cannot_be_converted_is_named() -> None:
         convoy.compile(net, X, cache=False)
 
 
+def test_weights_in_the_format_of_another_library_are_refused() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    made = torch.jit.optimize_for_inference(torch.jit.trace(net, X))
+    if "mkldnn" not in str(made.graph):
+        pytest.skip("this PyTorch has no oneDNN")
+    with pytest.raises(UnsupportedOp, match="oneDNN's format"):
+        convoy.compile(made, X, cache=False)
+
+
 def test_inputs_that_a_module_with_scripted_ones_does_not_take() -> None:
     net = nn.Sequential(torch.jit.script(nn.ReLU()), nn.Conv2d(3, 4, 1))
     with pytest.raises(InvalidOption, match=r"the module raises.*3 channels"):

@@ -37,6 +37,7 @@ from . import (
     legalize_pool,
     legalize_resize,
     legalize_take,
+    legalize_tanh,
     legalize_training,
 )
 from .default import FUSABLE, default_legalize
@@ -60,8 +61,11 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
             "relax.image.resize2d": legalize_resize.resize2d,
             "relax.concat": _concat,
+            "relax.full": _full,
+            "relax.full_like": _full,
             "relax.mean": _mean,
             "relax.take": legalize_take.take,
+            "relax.tanh": legalize_tanh.tanh,
             "relax.nn.nll_loss": _nll_loss,
             "relax.nn.softmax": _softmax,
             "relax.nn.log_softmax": _softmax,
@@ -192,6 +196,19 @@ def _concat_last(parts, step):  # type: ignore[no-untyped-def]
         return value
 
     return te.compute(shape, element, name="concat", attrs={VECTOR_LIMIT: step})
+
+
+def _full(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """One number everywhere, which TVM does not take where it is NaN or infinite."""
+    if not is_const(call.args[1]) or rank_of(call.args[1]):
+        return default_legalize(bb, call)
+    value = tvm.tirx.const(as_numpy(call.args[1]).item(), dtype_of(call))
+    name = op_name(call).removeprefix("relax.")
+
+    def full() -> te.Tensor:
+        return te.compute(shape_of(call), lambda *_: value, name=name)
+
+    return bb.call_te(full, primfunc_name_hint=name)
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidOption, LibraryMissing
 
 if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
     from .module import TorchModule
 
 
@@ -60,13 +64,26 @@ def compile(
     from .module import TorchModule
 
     if isinstance(module, ExportedProgram):
-        module = module.module()
+        module = _callable(module)
     if not callable(module):
         raise InvalidOption(f"a module of type {type(module).__name__}", "a torch.nn.Module")
     is_tuple = isinstance(example_inputs, tuple | list)
     args = tuple(example_inputs) if is_tuple else (example_inputs,)
     sizes = (batch,) if isinstance(batch, int) else tuple(batch) if batch is not None else ()
     return TorchModule(module, args, dict(example_kwargs or {}), sizes, precision, options)
+
+
+def _callable(program: ExportedProgram) -> torch.nn.Module:
+    """The module of a program, which takes by keyword what it was exported with by keyword."""
+    module = program.module()
+    _, keyword = program.call_spec.in_spec.children()
+    signature = inspect.signature(type(module).forward)
+    parameters = [
+        one.replace(kind=one.KEYWORD_ONLY) if one.name in keyword.context else one
+        for one in signature.parameters.values()
+    ]
+    type(module).forward.__signature__ = signature.replace(parameters=parameters)
+    return module
 
 
 def require_torch() -> None:

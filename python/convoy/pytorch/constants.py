@@ -16,7 +16,8 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class Constants:
-    """Values of nodes that depend on no input: position biases, masks, normalized weights."""
+    """Values of nodes that depend on no input: position biases, masks, normalized weights; also
+    results without elements, which TVM's importer does not know."""
 
     def __init__(self, program: ExportedProgram) -> None:
         held = {**program.constants, **program.state_dict}
@@ -42,12 +43,18 @@ class Constants:
         result = self._values.get(node)
         if not isinstance(result, torch.Tensor) or result.is_sparse:
             return None
+        if not result.numel():
+            return result
         before = [self._values[one] for one in node.all_input_nodes]
         is_view = any(share_memory(result, t) for t in before if isinstance(t, torch.Tensor))
         return None if is_view else result.contiguous()
 
     def _compute(self, node: Node) -> None:
-        inputs = node.all_input_nodes
+        declared, inputs = node.meta.get("val"), node.all_input_nodes
+        sizes = declared.shape if isinstance(declared, torch.Tensor) else ()
+        if any(isinstance(size, int) and not size for size in sizes):  # others are not known
+            self._values[node] = torch.empty(declared.shape, dtype=declared.dtype)
+            return
         if (
             not all(one in self._values for one in inputs)
             or _is_large(node)

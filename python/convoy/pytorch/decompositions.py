@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from . import linear_systems, losses, quantized, scans, scatters, searching, special
+from . import deformable, linear_systems, losses, quantized, scans, scatters, searching, special
 
 _aten = torch.ops.aten
 
@@ -259,4 +259,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **special.DECOMPOSITIONS,
 }
 #: Operators of libraries that need not be imported, by their names.
-NAMED: dict[str, Callable[..., Any]] = {**searching.NAMED, **quantized.NAMED}
+NAMED: dict[str, Callable[..., Any]] = {
+    **deformable.NAMED,
+    **quantized.NAMED,
+    **searching.NAMED,
+}

@@ -17,6 +17,7 @@ from .known import Known
 from .refusal import check_python, untraceable
 from .scripted import in_python
 from .structure import Structure, flatten, unflatten
+from .unchecked import Unchecked
 
 
 def exported(
@@ -74,7 +75,9 @@ def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) ->
 
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
-    with torch.set_grad_enabled(training), quiet(), _masks_unread():
+    held = [*tensors, *flat.parameters(), *flat.buffers()]
+    inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
+    with inference, torch.set_grad_enabled(training), quiet(), _masks_unread():
         return torch.export.export(flat, tensors)
 
 
@@ -110,7 +113,7 @@ class _Flat(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
         mode = nullcontext() if self.values is None else Known(self._numbers(), self.values())
-        with mode:
+        with Unchecked(), mode:
             result = self.function(*args, **kwargs)
         results, structure = flatten(result, objects=True)
         self.found.append(structure)

@@ -132,6 +132,12 @@ def _index_put(node: Any, importer: Any) -> relax.Expr:
     return places.back(emit(op.scatter_nd(places.in_front(x), rows, values, reduction)))
 
 
+def _slice_scatter(node: Any, importer: Any) -> relax.Expr:
+    """``x`` with a source in the place of a slice: unchanged where that has no elements."""
+    x, source, *_ = importer.retrieve_args(node)
+    return importer._slice_scatter(node) if math.prod(shape_of(source)) else x
+
+
 #: Names of reductions in TVM.
 _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
@@ -163,5 +169,6 @@ CONVERTERS = {
     "scatter.src": _scatter("update"),
     "scatter_add.default": _scatter("add"),
     "scatter_reduce.two": _scatter(None),
+    "slice_scatter.default": _slice_scatter,
     "as_strided.default": _as_strided,
 }

@@ -22,6 +22,8 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 #: They read nothing of their first tensor but its type.
 _ALIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_tensor"}
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+#: They take sizes one by one, too.
+_SIZED = {getattr(torch.Tensor, name) for name in ("expand", "repeat", "reshape", "tile", "view")}
 _UNKNOWN = object()
 
 
@@ -63,6 +65,8 @@ class Known(TorchFunctionMode):
                 self._found[id(given[0])] = given[0], -1, given[0]
             if function in _INDEXED:
                 args = (args[0], self._positions(args[1]), *args[2:])
+            if function in _SIZED:
+                args = (args[0], *self._sizes(args[1:]))
             return function(*map(self._sizes, args), **kwargs)
         result = _compute(function, *_with(given, values, (args, kwargs)))
         leaves = _tensors(result)

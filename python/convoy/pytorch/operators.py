@@ -81,10 +81,12 @@ def _addmm(node: Any, importer: Any) -> relax.Expr:
 
 
 def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
-    """A quotient rounded down ("floor") or toward zero ("trunc"), in the dtype of its operands."""
+    """A quotient rounded down ("floor") or toward zero ("trunc"), in the dtype of its operands, of
+    which either may be a number."""
     x, y, *_ = importer.retrieve_args(node)
-    emit, dtype = importer.block_builder.emit, str(x.ty.dtype)
-    y = y if isinstance(y, relax.Expr) else relax.const(y, dtype)
+    emit, tensor = importer.block_builder.emit, x if isinstance(x, relax.Expr) else y
+    dtype = str(tensor.ty.dtype)
+    x, y = (one if isinstance(one, relax.Expr) else relax.const(one, dtype) for one in (x, y))
     mode = node.kwargs.get("rounding_mode")
     if mode == "floor":
         return emit(op.floor_divide(x, y))

@@ -108,15 +108,16 @@ def _resized_at_once(x: relax.Expr, axes: list[_Axis], mode: str) -> relax.Expr 
 
 
 def _grid_sample(node: Any, importer: Any) -> relax.Expr:
-    """Samples (n, c, p, q) of (n, c, h, w) at a grid (n, p, q, 2) of x and y from -1 to 1."""
+    """Samples (n, c, *out) of (n, c, *sizes) at a grid (n, *out, axes) of coordinates from -1 to 1,
+    the last axis first."""
     x, grid, method, padding, align = importer.retrieve_args(node)
-    emit = importer.block_builder.emit
+    emit, rank = importer.block_builder.emit, len(x.ty.shape)
     return emit(
         op.image.grid_sample(
             x,
-            emit(op.permute_dims(grid, [0, 3, 1, 2])),
+            emit(op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])),
             method=("bilinear", "nearest", "bicubic")[method],
-            layout="NCHW",
+            layout="NCHW" if rank == 4 else "NCDHW",
             padding_mode=("zeros", "border", "reflection")[padding],
             align_corners=bool(align),
         )
@@ -142,6 +143,7 @@ WHOLE = tuple(_KINDS | _ANTIALIASED)
 
 CONVERTERS = {
     "grid_sampler_2d.default": _grid_sample,
+    "grid_sampler_3d.default": _grid_sample,
     **{f"{n}.{o}": _upsample(m) for n, m in _KINDS.items() for o in ("default", "vec")},
     **{f"{n}.{o}": _upsample(m, True) for n, m in _ANTIALIASED.items() for o in ("default", "vec")},
 }

@@ -109,6 +109,8 @@ def _converted(
     from torch._export.converter import TS2EPConverter
 
     try:
+        if module.inlined_graph.findAllNodes("prim::ConstantMKLDNNTensor"):
+            raise ValueError("weights in oneDNN's format, as of torch.jit.optimize_for_inference")
         given = bind(args, kwargs)
         program = TS2EPConverter(module, given, {}).convert()
         converted = _Converted(program.module(), bind)

@@ -26,6 +26,24 @@ _TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
     0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
+#: Modified Bessel functions of order 0 and 1, Abramowitz and Stegun 9.8.1 to 9.8.4: polynomials of
+#: (x / 3.75)^2, and from 3.75 on of 3.75 / x, times exp(x) / sqrt(x).
+_BESSEL = {
+    0: (
+        (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0),
+        (
+            0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281, -0.00157565, 0.00225319,
+            0.01328592, 0.39894228,
+        ),
+    ),
+    1: (
+        (0.00032411, 0.00301532, 0.02658733, 0.15084934, 0.51498869, 0.87890594, 0.5),
+        (
+            -0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555, 0.00163801, -0.00362018,
+            -0.03988024, 0.39894228,
+        ),
+    ),
+}  # fmt: skip
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
@@ -43,7 +61,7 @@ def _lgamma(x: Any) -> Any:
     series = _LANCZOS[0] + sum(c / (z + i) for i, c in enumerate(_LANCZOS[1:], 1))
     t = z + 7.5
     result = (z + 0.5) * torch.log(t) - t + torch.log(series) + 0.5 * math.log(2 * math.pi)
-    sine = torch.sin(math.pi * (x - torch.floor(x)))  # only its size counts
+    sine = torch.sin(math.pi * (x - torch.round(x)).abs())  # only its size counts
     mirrored = math.log(math.pi) - torch.log(sine) - result
     return torch.where(x.isinf(), math.inf, torch.where(reflected, mirrored, result))
 
@@ -57,7 +75,7 @@ def _digamma(x: Any) -> Any:
     inverse = 1 / (far * far)
     series = inverse * _polynomial(_BERNOULLI[::-1], inverse)
     result = torch.log(far) - 0.5 / far - series - steps
-    angle = math.pi * (x - torch.floor(x))
+    angle = math.pi * (x - torch.round(x))
     mirrored = result - math.pi * torch.cos(angle) / torch.sin(angle)
     mirrored = torch.where(x == torch.floor(x), math.nan, mirrored)
     return torch.where(reflected, mirrored, result)
@@ -90,6 +108,27 @@ def _expm1(x: Any) -> Any:
     near = x.clamp(-0.3, 0.3)
     series = near * _polynomial((1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0), near)
     return torch.where(x.abs() < 0.3, series, torch.exp(x) - 1)
+
+
+def _bessel(order: int, scaled: bool = False) -> Callable[[Any], Any]:
+    """The modified Bessel function of order 0 or 1; scaled it is multiplied by exp(-|x|)."""
+    center, tail = _BESSEL[order]
+
+    def function(x: Any) -> Any:
+        size = x.abs()
+        near, far = size.clamp(max=3.75) / 3.75, 3.75 / size.clamp(min=3.75)
+        below = _polynomial(center, near * near)
+        above = _polynomial(tail, far) * torch.rsqrt(size.clamp(min=3.75))
+        if scaled:
+            below = below * torch.exp(-size)
+        else:  # the exponential may be infinite where the product is not
+            root = torch.exp(size / 2)
+            above = above * root * root
+        if order:
+            below, above = below * x, torch.where(x < 0, -above, above)
+        return torch.where(size < 3.75, below, above)
+
+    return function
 
 
 def _fmod(x: Any, y: Any) -> Any:
@@ -131,6 +170,14 @@ def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.lgamma.default: _wide(_lgamma),
+    _aten.special_i0e.default: _wide(_bessel(0, scaled=True)),
+    _aten.special_i1e.default: _wide(_bessel(1, scaled=True)),
+    **dict.fromkeys(
+        (_aten.i0.default, _aten.special_modified_bessel_i0.default), _wide(_bessel(0))
+    ),
+    **dict.fromkeys(
+        (_aten.special_i1.default, _aten.special_modified_bessel_i1.default), _wide(_bessel(1))
+    ),
     _aten.digamma.default: _wide(_digamma),
     _aten.erfinv.default: _wide(_erfinv),
     _aten.log1p.default: _wide(_log1p),
