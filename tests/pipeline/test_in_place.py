@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+import convoy
 from convoy.ir.device import Device
 from convoy.pipeline import place, predict_schedule
 
@@ -17,9 +18,9 @@ def _in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVOY_IN_PLACE", "1")
 
 
-def cross_stage(channels: int = 128) -> tvm.IRModule:
+def cross_stage(channels: int = 128, shows: int | None = None) -> tvm.IRModule:
     """A block of YOLO: halves of a convolution's result, and convolutions one behind the other of
-    the last half, all side by side."""
+    the last half, all side by side; and the part of number ``shows`` as a second result."""
     x = relax.Var("x", relax.TensorType((8, channels, 40, 40), "float16"))
     builder, rng = relax.BlockBuilder(), np.random.default_rng(0)
 
@@ -36,8 +37,9 @@ def cross_stage(channels: int = 128) -> tvm.IRModule:
             for _ in range(2):
                 parts.append(conv(parts[-1], channels // 2, 3))
             wide = builder.emit(op.concat(parts, axis=1))
-            result = builder.emit_output(conv(wide, channels, 1))
-        builder.emit_func_output(result)
+            results = [conv(wide, channels, 1), *([] if shows is None else [parts[shows]])]
+            output = builder.emit_output(relax.Tuple(results) if results[1:] else results[0])
+        builder.emit_func_output(output)
     return builder.get()
 
 
@@ -54,3 +56,10 @@ def test_not_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONVOY_IN_PLACE")
     placement = place(cross_stage(), precision="float16", device=Device(), measure=False)
     assert any("concat" in operation.symbol for operation in predict_schedule(placement).ops)
+
+
+def test_a_part_that_is_a_result_is_copied() -> None:
+    built = convoy.build(cross_stage(shows=2), "cuda", measure=False, cache=False)
+    assert built.schedule is not None
+    assert not any("concat" in operation.symbol for operation in built.schedule.ops)
+    assert any("copy" in operation.symbol for operation in built.schedule.ops)

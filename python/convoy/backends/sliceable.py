@@ -48,10 +48,11 @@ def operands_of(
 
 
 def by_operand(plan: Plan, strides: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
-    """Row strides by function and name of the operand, from those by place in the call."""
-    functions = plan.functions()
+    """Row strides by function and name of the operand, from those by place in the call. Calls of
+    functions that are not the plan's, such as copies, are left out."""
     found: dict[str, dict[str, int]] = {}
-    for symbol, places in strides.items():
-        names = [name for name, _, _ in functions[symbol].workload.operand_shapes()]
-        found[symbol] = {names[place]: row for place, row in places.items()}
+    for symbol, choice in plan.functions().items():
+        names = [name for name, _, _ in choice.workload.operand_shapes()]
+        if places := strides.get(symbol):
+            found[symbol] = {names[place]: row for place, row in places.items()}
     return found
