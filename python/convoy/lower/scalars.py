@@ -1,4 +1,5 @@
-"""Reductions to one number, and what is computed of it, as tensors of one element with axes.
+"""Means of all elements, and what is computed of any reduction to one number, as tensors of one
+element with axes.
 
 TVM cannot split a reduction beside a block without loops, which operators on tensors of rank 0 are:
 one thread would add up all elements.
@@ -12,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import call_like, op_name, rank_of, shape_of
-from ..graph.rewriter import Rewriter
+from ..graph.rewriter import Rewriter, used_vars
 from .split_reductions import ELEMENTWISE, REDUCE
 
 
@@ -24,12 +25,15 @@ class Scalars(Rewriter):
     def start(self, func: relax.Function) -> None:
         #: The tensors with axes that those of rank 0 are views of.
         self._with_axes: dict[relax.Expr, relax.Expr] = {}
+        scalars = [v for v in self.values.values() if op_name(v) in ELEMENTWISE and not rank_of(v)]
+        self._read = {var for value in scalars for var in used_vars(value)}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         if rank_of(old):
             return None
         if op_name(call) in REDUCE:
-            if not shape_of(call.args[0]):
+            alone = op_name(call) != "relax.mean" and self.old.var not in self._read
+            if alone or not shape_of(call.args[0]):
                 return None
             return self._view(call_like(call, call.args, keepdims=True))
         if not any(arg in self._with_axes for arg in call.args):
