@@ -32,6 +32,7 @@ _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle")
 _ON_GPU = relax_ops("median split")
 #: Of one block each.
 _DEVIATIONS = relax_ops("variance std")
+#: Fewer results than this, of more elements each, leave most of a GPU idle: estimated.
 _SMS, _LONG = 132, 1 << 15
 #: Over one element they are element-wise, and fused as such.
 _NORMS = relax_ops("nn.layer_norm nn.softmax")

@@ -18,7 +18,7 @@ from .split_reductions import ELEMENTWISE, REDUCE
 
 
 class Scalars(Rewriter):
-    """Rewrite reductions of all elements, and element-wise operators on their results."""
+    """Rewrite means, other reductions that element-wise operators read, and those operators."""
 
     ops: ClassVar[frozenset[str] | None] = frozenset(REDUCE) | ELEMENTWISE
 

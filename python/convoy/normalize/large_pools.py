@@ -25,7 +25,7 @@ from ..graph.expr import (
 from ..graph.rewriter import Rewriter
 from ..ir.dtypes import FLOAT_DTYPES
 
-#: Pixels of a window from which on two kernels are faster than one.
+#: Pixels of a window from which on two kernels are taken to be faster than one: estimated.
 _LARGE = 64
 
 

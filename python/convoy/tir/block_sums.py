@@ -20,8 +20,8 @@ def threads(count: int) -> Iterator[Expr]:
 
 
 def turns(thread: Expr, size: int, block: int) -> Iterator[Expr]:
-    """Yield the positions below ``size`` that are a thread's, in a guard where one may be
-    missing."""
+    """Yield the positions below ``size`` that one of the ``block`` threads of a block takes, in a
+    guard where one may be missing."""
     for k in range(-(-size // block)):
         at = thread + k * block
         with when(at < size, (k + 1) * block > size):
@@ -29,17 +29,20 @@ def turns(thread: Expr, size: int, block: int) -> Iterator[Expr]:
 
 
 def clear(mine: tirx.Buffer) -> None:
+    """Set the sums that a thread keeps, (2, groups), to zero."""
     for which in range(2):
         for group in range(int(mine.shape[1])):
             T.buffer_store(mine, tirx.const(0.0, "float32"), [which, group])
 
 
 def add(buffer: tirx.Buffer, at: list[int], value: Expr) -> None:
+    """Add a value to an element."""
     T.buffer_store(buffer, buffer[tuple(at)] + value, at)
 
 
 def add_up(shared: tirx.Buffer, count: int, groups: int, block: int) -> None:
-    """Add up ``shared`` (2, count, groups) along its middle axis, into place 0."""
+    """Add up ``shared`` (2, count, groups) along its middle axis, into place 0, with all ``block``
+    threads of a block."""
     while count > 1:
         half = -(-count // 2)
         moved = (count - half) * groups
