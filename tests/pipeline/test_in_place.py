@@ -13,11 +13,6 @@ from convoy.ir.device import Device
 from convoy.pipeline import place, predict_schedule
 
 
-@pytest.fixture(autouse=True)
-def _in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVOY_IN_PLACE", "1")
-
-
 def cross_stage(channels: int = 128, shows: int | None = None) -> tvm.IRModule:
     """A block of YOLO: halves of a convolution's result, and convolutions one behind the other of
     the last half, all side by side; and the part of number ``shows`` as a second result."""
@@ -52,8 +47,8 @@ def test_a_block_of_convolutions_has_no_kernels_but_theirs() -> None:
     assert wide.size == 2 * 8 * 40 * 40 * 256, "halves of one, and both of the others"
 
 
-def test_not_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CONVOY_IN_PLACE")
+def test_copied_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVOY_IN_PLACE", "0")
     placement = place(cross_stage(), precision="float16", device=Device(), measure=False)
     assert any("concat" in operation.symbol for operation in predict_schedule(placement).ops)
 

@@ -25,11 +25,6 @@ DEVICE = Device()
 COPY_US = moving_us(2 * 2 * int(np.prod(IMAGE)), DEVICE)
 
 
-@pytest.fixture(autouse=True)
-def _in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVOY_IN_PLACE", "1")
-
-
 class Compact(Backend):
     """Kernels of compact tensors."""
 

@@ -84,6 +84,20 @@ def test_a_simpler_schedule_has_the_same_strides() -> None:
     assert [list(map(int, p.strides)) for p in again.params] == [[96, 24, 1], []]
 
 
+def test_sizes_of_32_bits() -> None:
+    @T.prim_func(s_tir=True)
+    def twice(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")) -> None:
+        T.func_attr({"tirx.is_scheduled": True})
+        for i in T.thread_binding(4, thread="blockIdx.x"):
+            for j in T.thread_binding(8, thread="threadIdx.x"):
+                y[i, j] = x[i, j] * T.float32(2)
+
+    run = compile_kernels({"twice": with_row_strides(twice, {0: 24})}, TARGET)["twice"]
+    wide, y = np.arange(96, dtype="float32").reshape(4, 24), np.zeros((4, 8), "float32")
+    run(tvm_ffi.from_dlpack(wide[:, 8:16]), tvm_ffi.from_dlpack(y))
+    np.testing.assert_array_equal(y, 2 * wide[:, 8:16])
+
+
 def test_a_kernel_that_takes_an_address() -> None:
     @T.prim_func(s_tir=True)
     def flat(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")) -> None:

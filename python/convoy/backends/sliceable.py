@@ -11,14 +11,13 @@ from ..ir.plan import Plan
 from ..ir.workload import Workload
 from .base import Backend
 
-#: "1" writes concatenations, and reads slices, in place in the following builds. Not the default
-#: until it has run on a GPU.
+#: "0" copies the parts of concatenations, and slices, in the following builds.
 VARIABLE = "CONVOY_IN_PLACE"
 
 
 def wanted() -> bool:
     """Whether networks that are built now may write concatenations, and read slices, in place."""
-    return os.environ.get(VARIABLE, "0") == "1"
+    return os.environ.get(VARIABLE, "1") != "0"
 
 
 def sliceable_operands(plan: Plan, backends: Mapping[str, Backend]) -> dict[str, frozenset[int]]:

@@ -40,7 +40,10 @@ def _strided(param: tirx.Buffer, row: int) -> tirx.Buffer:
     for extent in reversed(list(param.shape)[:-1]):
         steps.append(step)
         step *= int(extent)
-    strides = [tirx.IntImm("int64", value) for value in reversed(steps)]
+    strides = [
+        tirx.IntImm(extent.ty.dtype, value)
+        for extent, value in zip(param.shape, reversed(steps), strict=True)
+    ]
     return tirx.decl_buffer(param.shape, param.dtype, param.name, strides=strides)
 
 
