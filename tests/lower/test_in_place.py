@@ -42,7 +42,7 @@ class Network:
             with self.builder.dataflow():
                 results = [self.builder.emit_output(value) for value in build(self, x)]
             self.builder.emit_func_output(relax.Tuple(results))
-        return self.builder.get()
+        return relax.transform.CanonicalizeBindings()(self.builder.get())
 
 
 def laid_out(
@@ -121,6 +121,11 @@ def halves(n: Network, x: relax.Var) -> list[relax.Expr]:
     return [n.call("h", n.concat(low, high, n.call("r", high)), 8)]
 
 
+def returned_half(n: Network, x: relax.Var) -> list[relax.Expr]:
+    high = n.slice(n.call("f", x), 8, 16)
+    return [high, n.call("r", high, 8)]
+
+
 EVERY = dict.fromkeys("fghr", BOTH)
 
 
@@ -144,6 +149,7 @@ EVERY = dict.fromkeys("fghr", BOTH)
         (grows, EVERY | {"r": (WRITES,)}, ["join2", "concat", "join2"]),
         (halves, EVERY, ["cut.81", "join2"]),
         (halves, EVERY | {"r": (WRITES,)}, ["strided_slice", "join2"]),
+        (returned_half, EVERY, ["strided_slice"]),
         (halves, EVERY | {"f": ()}, ["strided_slice", "cut.81", "concat", "join2"]),
     ],
 )  # fmt: skip

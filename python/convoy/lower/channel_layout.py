@@ -7,23 +7,17 @@ read one: any kernel of TVM's, and the library functions that say so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm import relax
 
 from ..graph.expr import dtype_of, is_tensor, op_name, relax_ops, shape_of
-from ..graph.rewriter import bindings_of, result_of, used_vars
 from ..tir.loads import itemsize
+from .slice_uses import CALL, CONCAT, SLICE, Sliceable, Uses
 
-#: External functions, with the places of the tensors in a call (the output last) that may be
-#: slices.
-Sliceable = Mapping[str, Collection[int]]
 #: Bytes by which rows and their beginnings are aligned, as vectors and tensor maps want them.
 ALIGNMENT = 16
-CALL, CONCAT, SLICE = "relax.call_dps_packed", "relax.concat", "relax.strided_slice"
-#: Operators whose results are views of their operands, or may be.
-_VIEWS = relax_ops("reshape flatten squeeze expand_dims permute_dims layout_transform")
 #: Operators that FuseOps does not fuse with a concatenation that they read or are read by.
 _APART = relax_ops(
     """
@@ -47,34 +41,6 @@ class Run:
     moved: int = 0
 
 
-class Uses:
-    """The values of a function with the calls that read them; of its results, None."""
-
-    def __init__(self, func: relax.Function) -> None:
-        self.values: dict[relax.Var, relax.Expr] = {}
-        self.readers: dict[relax.Var, list[tuple[relax.Var | None, relax.Expr]]] = {}
-        for binding in bindings_of(func):
-            self.values[binding.var] = binding.value
-            for var in dict.fromkeys(used_vars(binding.value)):
-                self.readers.setdefault(var, []).append((binding.var, binding.value))
-        for var in dict.fromkeys(used_vars(result_of(func))):
-            self.readers.setdefault(var, []).append((None, var))
-
-    def functions_beside(self) -> set[str]:
-        """The external functions that read or write concatenations, their parts, or slices."""
-        moved: set[relax.Var] = set()
-        for var, value in self.values.items():
-            if op_name(value) in (CONCAT, SLICE):
-                moved.update([var, *used_vars(value)])
-        return {
-            str(value.args[0].global_symbol)
-            for var, value in self.values.items()
-            if isinstance(value, relax.Call)
-            and op_name(value) == CALL
-            and not moved.isdisjoint([var, *used_vars(value)])
-        }
-
-
 class Layout:
     """The concatenations that are written in place (``joined``, with their parts) and the slices
     that are read in place (``cuts``, with their first channel).
@@ -87,7 +53,7 @@ class Layout:
     """
 
     def __init__(self, uses: Uses, sliceable: Sliceable, moving_us: Callable[[int], float]) -> None:
-        self._values, self._readers = uses.values, uses.readers
+        self._uses, self._values, self._readers = uses, uses.values, uses.readers
         self._sliceable, self._moving_us = sliceable, moving_us
         self.joined: dict[relax.Var, list[Run]] = {}
         self.cuts: dict[relax.Var, int] = {}
@@ -114,7 +80,7 @@ class Layout:
         readers = self._readers.get(var, [])
         if not any(op_name(value) == CALL for _, value in readers):
             return
-        if self._can_be_read(var, None):
+        if self._uses.can_be_read(var, self._sliceable):
             self.cuts[var] = begin
         else:
             self.copying_us += self._copy_us(var)
@@ -157,7 +123,7 @@ class Layout:
                 continue
             for start in range(len(parts) - size + 1):
                 same = parts[start : start + size] == known
-                if same and self._can_be_read(earlier, var):
+                if same and self._uses.can_be_read(earlier, self._sliceable, but=var):
                     return [*parts[:start], earlier, *parts[start + size :]]
         return parts
 
@@ -225,43 +191,18 @@ class Layout:
     def _copy_us(self, var: relax.Var) -> float:
         return self._moving_us(2 * math.prod(shape_of(var)) * itemsize(dtype_of(var)))
 
-    # -- what kernels can do -----------------------------------------------------------------------
-
     def _is_free(self, part: relax.Var, var: relax.Var, parts: Sequence[relax.Var]) -> bool:
         """Whether a part can be written and read where it lies in a concatenation."""
-        once = part not in self._placed and list(parts).count(part) <= 1
-        return once and self._can_be_written(part) and self._can_be_read(part, var)
+        if part in self._placed or part in self.cuts or list(parts).count(part) > 1:
+            return False
+        written = self._uses.can_be_written(part, self._sliceable)
+        return written and self._uses.can_be_read(part, self._sliceable, but=var)
 
     def _is_computed_for(self, part: relax.Var, var: relax.Var) -> bool:
         """Whether FuseOps computes a part in the kernel of the concatenation that reads it."""
         made = op_name(self._values[part])
         alone = [reader for reader, _ in self._readers[part]] == [var]
         return alone and part not in self.joined and made not in {CALL, CONCAT, *_APART}
-
-    def _can_be_written(self, var: relax.Var) -> bool:
-        value = self._values.get(var)
-        name = op_name(value)
-        if isinstance(value, relax.Call) and name == CALL:
-            symbol, fields = str(value.args[0].global_symbol), value.args[1].fields
-            return is_tensor(var) and len(fields) in self._sliceable.get(symbol, ())
-        is_kernel = bool(name) and name not in _VIEWS and var not in self.cuts
-        return is_kernel and is_tensor(var) and not name.startswith("relax.call_")
-
-    def _can_be_read(self, var: relax.Var, concat: relax.Var | None) -> bool:
-        """Whether all that read a value, but for a concatenation that it is a part of, can read a
-        slice."""
-        return all(
-            reader == concat or (reader is not None and self._reads_slices(value, var))
-            for reader, value in self._readers.get(var, [])
-        )
-
-    def _reads_slices(self, value: relax.Expr, var: relax.Var) -> bool:
-        name = op_name(value)
-        if name == CALL:
-            symbol, fields = str(value.args[0].global_symbol), value.args[1].fields
-            places = [i for i, operand in enumerate(fields) if operand == var]
-            return all(place in self._sliceable.get(symbol, ()) for place in places)
-        return bool(name) and name not in _VIEWS and not name.startswith("relax.call_")
 
 
 def _first_channel(call: relax.Call) -> int | None:

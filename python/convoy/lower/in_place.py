@@ -17,8 +17,9 @@ from tvm import relax, te
 from ..graph.expr import shape_of
 from ..graph.rewriter import Rewriter, main_function
 from ..graph.slices import COPY, cut, join
-from .channel_layout import CALL, CONCAT, SLICE, Layout, Run, Sliceable, Uses
+from .channel_layout import Layout, Run
 from .decompose import Decompose
+from .slice_uses import CALL, CONCAT, SLICE, Sliceable, Uses
 
 
 def write_in_place(

@@ -18,8 +18,9 @@ from ..graph.rewriter import calls_of
 from ..ir.objective import device_us, own_cost
 from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan
-from ..lower.channel_layout import Layout, Sliceable
+from ..lower.channel_layout import Layout
 from ..lower.in_place import uses_of
+from ..lower.slice_uses import Sliceable
 from ..lower.target import cuda_target
 from .placement import Placement
 
