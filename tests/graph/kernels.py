@@ -82,6 +82,15 @@ class Case:
         return vm["main"](*args).numpy()
 
 
+def cuda_source(func: tirx.PrimFunc) -> str:
+    """The CUDA of a scheduled kernel, without what TVM puts before it."""
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "k")})
+    with TARGET:
+        built = tvm.compile(mod, TARGET)
+    source = built.mod.imports[0].inspect_source()
+    return source[source.rindex('extern "C" __global__') :]
+
+
 def affine_relu(emit, x, scale, shift):
     return emit(op.nn.relu(emit(op.add(emit(op.multiply(x, scale)), shift))))
 

@@ -59,8 +59,8 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
         launches=len(kernels),
         moved=sum(moved),
         duration_us=sum(
-            _duration_us(bytes_of, _steps(statement), grid, threads, device)
-            for bytes_of, statement, (grid, threads) in zip(moved, statements, kernels, strict=True)
+            _duration_us(bytes_of, statement, occupancy, device)
+            for bytes_of, statement, occupancy in zip(moved, statements, occupancies, strict=True)
         ),
         written=frozenset(i for i, param in enumerate(func.params) if param in stored),
         host_workspace=not blocks or any(buffer.scope() == "global" for buffer in allocated),
@@ -125,14 +125,26 @@ def _touched(
 #: Microseconds of a step that waits for the one before, and of one that a scheduler of an SM
 #: issues while others wait.
 _STEP_US, _ISSUE_US = 0.0025, 0.0035
+#: Microseconds that a block waits for memory, and for a sum or maximum of all of its threads:
+#: estimated.
+_LOAD_US, _JOIN_US = 0.6, 0.15
 
 
-def _duration_us(moved: int, steps: int, grid: int, threads: int, device: Device) -> float:
-    """Time of a kernel: that of its bytes, of one thread's steps, or of all threads' on an SM,
-    whichever is most."""
-    warps = grid * math.ceil(threads / 32) / (4 * device.sm_count)
-    busy = steps * max(_STEP_US, warps * _ISSUE_US)
-    return max(moving_us(moved, device), SMALLEST_KERNEL_US + busy)
+def _duration_us(moved: int, statement: tvm.ir.Stmt, occupancy: Occupancy, device: Device) -> float:
+    """Time of a kernel: that of its bytes, of one thread's steps, of all threads' on an SM, or of
+    the blocks that an SM has one after the other, whichever is most."""
+    warps = occupancy.blocks * math.ceil(occupancy.threads / 32) / (4 * device.sm_count)
+    busy = _steps(statement) * max(_STEP_US, warps * _ISSUE_US)
+    joins = _JOIN_US * _joins(statement)
+    waiting = max(joins, occupancy.waves * (_LOAD_US + joins))
+    return max(moving_us(moved, device), SMALLEST_KERNEL_US + max(busy, waiting))
+
+
+def _joins(statement: tvm.ir.Stmt) -> int:
+    """Tensors in shared memory that a launch writes: its threads wait for each."""
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(statement, [(tirx.BufferStore, stores.append)])
+    return len({s.buffer for s in stores if s.buffer.scope().startswith("shared")})
 
 
 def _steps(statement: tvm.ir.Stmt) -> int:

@@ -67,6 +67,9 @@ class _Block:
 class RowStages:
     """The stages of a function.
 
+    Args:
+        keeps: Whether costly functions of elements are stages.
+
     Attributes:
         rows, columns: The common axes, without those of one element.
         stages: In order; the last one writes the result.
@@ -75,7 +78,7 @@ class RowStages:
         Unfit: The function is none of stages over the same rows.
     """
 
-    def __init__(self, func: tirx.PrimFunc) -> None:
+    def __init__(self, func: tirx.PrimFunc, keeps: bool = True) -> None:
         blocks = [_read(block) for block in _blocks(func)]
         first = next((block for block in blocks if block.reduced), None)
         if first is None or len(blocks) < 2:
@@ -91,7 +94,7 @@ class RowStages:
         self._inlined: dict[tirx.Buffer, _Block] = {}
         self._axes: dict[tirx.Buffer, dict[tirx.Var, Expr]] = {}
         self._of_rows: set[tirx.Buffer] = set()
-        costly = _costly_read_often(blocks)
+        costly = _costly_read_often(blocks) if keeps else set()
         self.stages: list[Stage] = []
         for block in blocks:
             self._take(block, block is blocks[-1], block.written[0] in costly)
@@ -127,9 +130,7 @@ class RowStages:
             return
         operands, join = _joined(block)
         values = [self._resolved(value, axes) for value in operands]
-        self.stages.append(
-            Stage(block.written, indices, values, True, _start(block.block), join)
-        )
+        self.stages.append(Stage(block.written, indices, values, True, _start(block.block), join))
 
     def _bound(self, block: _Block) -> dict[tirx.Var, Expr] | None:
         """The common axis of each axis of a block; None for one that reads nothing of a stage."""
@@ -174,7 +175,7 @@ class RowStages:
             if source not in self._inlined:
                 return load
             (store,) = self._inlined[source].stores
-            of = {v: i for v, i in zip(store.indices, indices, strict=True)}
+            of = dict(zip(store.indices, indices, strict=True))
             missing = [a.var for a in self._inlined[source].spatial if a.var not in of]
             of.update({var: tirx.const(0, var.ty.dtype) for var in missing})
             return self._resolved(store.value, of)
@@ -211,10 +212,16 @@ def _below(stmt: tirx.Stmt) -> Iterator[s_tir.SBlock]:
 
 def _read(block: s_tir.SBlock) -> _Block:
     body = block.body
-    stores = [*body.seq] if isinstance(body, tirx.SeqStmt) else [body]
-    stores = [store for store in stores if isinstance(store, tirx.BufferStore)]
-    if not stores or block.alloc_buffers or block.match_buffers:
+    parts = [*body.seq] if isinstance(body, tirx.SeqStmt) else [body]
+    named = {part.var: part.value for part in parts if isinstance(part, tirx.Bind)}
+    stores = [part for part in parts if isinstance(part, tirx.BufferStore)]
+    if len(named) + len(stores) < len(parts) or block.alloc_buffers or block.match_buffers:
         raise Unfit("a block of more than stores")
+    if named:
+        stores = [
+            tirx.BufferStore(store.buffer, named.get(store.value, store.value), store.indices)
+            for store in stores
+        ]
     found = _Block(block, stores)
     for axis in block.iter_vars:
         if axis.iter_type not in (_DATA, _REDUCED):
@@ -254,8 +261,14 @@ def _costly_read_often(blocks: list[_Block]) -> set[tirx.Buffer]:
     for block in blocks:
         calls: list[tvm.ir.Call] = []
         tvm_ffi.structural_walk(block.block.body, [(tvm.ir.Call, calls.append)])
-        readers = [b for b in blocks if any(b.block.body is not block.block.body and
-                   load.source in block.written for load in _loads(b.block.body))]
+        readers = [
+            b
+            for b in blocks
+            if any(
+                b.block.body is not block.block.body and load.source in block.written
+                for load in _loads(b.block.body)
+            )
+        ]
         if len(readers) > 1 and not all(map(is_select, calls)):
             found.add(block.written[0])
     return found
@@ -269,35 +282,51 @@ def _start(block: s_tir.SBlock) -> list[Expr]:
 
 def _joined(block: _Block) -> tuple[list[Expr], Join]:
     """What a reduction joins to its state, and how it joins two states."""
-    if len(block.stores) != 1:
-        raise Unfit("several values are reduced together")
-    (store,) = block.stores
-    value, buffer = store.value, store.buffer
+    states, values = block.written, [store.value for store in block.stores]
+    operands = [_operand(value, states) for value in values]
 
-    def is_state(expr: object) -> bool:
-        return isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
+    def join(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
+        def replaced(node: Expr) -> Expr:
+            if isinstance(node, TensorLoad) and node.source in states:
+                return a[states.index(node.source)]
+            for operand, other in zip(operands, b, strict=True):
+                if tvm_ffi.structural_equal(operand, node):
+                    return other
+            return node
+
+        kinds = {TensorLoad, *map(type, operands)}
+        callbacks = [(kind, replaced) for kind in kinds]
+        return [tvm_ffi.structural_map(value, callbacks, order="pre") for value in values]
+
+    states_of = [
+        [tirx.Var(f"{side}{i}", str(buffer.dtype)) for i, buffer in enumerate(states)]
+        for side in "ab"
+    ]
+    used: list[tirx.Var] = []
+    for value in join(*states_of):
+        if _loads(value):
+            raise Unfit("a reduction that joins more than states")
+        tvm_ffi.structural_walk(value, [(tirx.Var, used.append)])
+    if not {*used} <= {var for side in states_of for var in side}:
+        raise Unfit("a reduction that joins more than states")
+    return operands, join
+
+
+def _operand(value: Expr, states: list[tirx.Buffer]) -> Expr:
+    """What an expression joins to a state."""
+
+    def is_of_states(expr: Expr) -> bool:
+        return any(load.source in states for load in _loads(expr))
 
     if isinstance(value, _BINARY):
         parts = [value.a, value.b]
-        states = [is_state(part) for part in parts]
-        operand = parts[0] if states[1] else parts[1]
-        if states.count(True) == 1 and not any(map(is_state, _loads(operand))):
-            kind = type(value)
-            return [operand], lambda a, b: [kind(a[0], b[0])]
-    if isinstance(value, tvm.ir.Call):
-        args = list(value.args)
-        states = [i for i, arg in enumerate(args) if is_state(arg)]
-        others = [i for i, arg in enumerate(args) if _is_operand(arg) and i not in states]
-        if len(states) == len(others) == 1 and not any(map(is_state, _loads(args[others[0]]))):
-
-            def call(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
-                joined = list(args)
-                joined[states[0]], joined[others[0]] = a[0], b[0]
-                return [tvm.ir.Call(value.op, joined, value.attrs, ret_ty=value.ty)]
-
-            return [args[others[0]]], call
-    raise Unfit("a reduction of another kind")
-
-
-def _is_operand(arg: object) -> bool:
-    return isinstance(arg, Expr) and not isinstance(arg, (tvm.ir.StringImm, tirx.IntImm))
+    elif isinstance(value, tirx.Select):
+        parts = [value.true_value, value.false_value]
+    elif isinstance(value, tvm.ir.Call):
+        parts = [arg for arg in value.args if not isinstance(arg, tvm.ir.StringImm)]
+    else:
+        parts = []
+    (operand, *others) = [part for part in parts if not is_of_states(part)] or [None]
+    if operand is None or others or len(parts) != 2:
+        raise Unfit("a reduction of another kind")
+    return operand

@@ -8,7 +8,7 @@ then has the value of its rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,8 +28,9 @@ from .row_stages import RowStages, Stage, Unfit
 from .row_stages_layout import MOST_KEPT, Layout, across_rows, along_columns
 
 _WARP = 32
-#: Registers of 4 bytes for what several stages read, and steps of a thread that are written out.
-_BUDGET, _UNROLLED = 64, 4
+#: Registers of 4 bytes for what several stages read, and elements that a thread loads before it
+#: computes of them.
+_BUDGET, _TOGETHER = 64, 32
 
 
 @dataclass
@@ -57,13 +58,20 @@ def kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
     Raises:
         Unfit: It is no function of stages over the same rows, or none that is read in order.
     """
-    stages = RowStages(func)
+    try:
+        found = _Kernel(RowStages(func))
+    except TooMany:
+        found = _Kernel(RowStages(func, keeps=False))
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("main")
-            _Kernel(stages).emit()
+            found.emit()
         built = builder.get()
     return func.with_body(built.body)
+
+
+class TooMany(Unfit):
+    """A thread has too many elements to keep what is computed of them in registers."""
 
 
 class _Kernel:
@@ -125,13 +133,15 @@ class _Kernel:
 
     def _layout(self) -> Layout:
         dtypes = [o.load.source.dtype for o in self.operands if _contiguous(o.load, self.along.var)]
-        (result,) = self.stages[-1].written
-        dtypes.append(result.dtype)
+        size = max(map(itemsize, dtypes))
+        last = self.stages[-1]
+        (result,) = last.written
+        if contiguous_in(_as_indices(last.indices, result), self.along.var):
+            dtypes.append(result.dtype)
         width = min(vector_width(int(self.along.dom.extent), dtype) for dtype in dtypes)
         rows, columns = (
             math.prod(int(axis.dom.extent) for axis in axes) for axes in (self.rows, self.columns)
         )
-        size = max(map(itemsize, dtypes[:-1]))
         make = along_columns if self.of_columns else across_rows
         return make(rows, columns, width, size)
 
@@ -151,7 +161,7 @@ class _Kernel:
         if elements:
             left -= layout.kept * len(elements)
             if not self.whole or left < 0:
-                raise Unfit("values of too many elements to keep")
+                raise TooMany
         for operand in sorted(self.operands, key=lambda o: -len(o.stages)):
             size = -(-layout.kept * itemsize(operand.load.source.dtype) // 4)
             keeps = self.whole and len(operand.stages) > 1 and not operand.of_row
@@ -185,7 +195,6 @@ class _Kernel:
             if self.guarded:  # all threads take part in shuffles and barriers
                 group = tirx.min(group, self._int(layout.groups - 1))
             self.group = group
-            self._seen: set[int] = set()
             for number, stage in enumerate(self.stages):
                 self._emit_stage(number, stage)
 
@@ -193,7 +202,9 @@ class _Kernel:
         layout = self.layout
         for operand in self.operands:
             size = layout.own * layout.width if operand.varies else 1
-            steps = layout.steps if operand.kept else _UNROLLED
+            steps = layout.steps
+            if not operand.kept:
+                steps = max(self._together(self._passing(number)) for number in operand.stages)
             shape = (1 if operand.of_row else steps, size)
             operand.buffer = registers(shape, str(operand.load.source.dtype))
         #: Registers of each stage's values, by what they were written to before.
@@ -204,6 +215,12 @@ class _Kernel:
                 shape = (1 if stage is self.stages[-1] else layout.steps, layout.own * layout.width)
             for buffer in stage.written:
                 self.values[buffer] = registers(shape, str(buffer.dtype))
+        #: Registers for new states of a reduction of several values, and shared memory.
+        self.fresh = {
+            buffer: registers((1,), str(buffer.dtype))
+            for stage in self.stages
+            for buffer in (stage.written if len(stage.written) > 1 else ())
+        }
         self.shared: dict[tirx.Buffer, tirx.Buffer] = {}
         if layout.warps > 1:
             rows = (layout.warps, layout.beside * layout.own)
@@ -215,27 +232,28 @@ class _Kernel:
     def _emit_stage(self, number: int, stage: Stage) -> None:
         is_last = number == len(self.stages) - 1
         mine = [o for o in self.operands if number in o.stages]
-        for operand in mine:
-            if operand.of_row and operand.stages[0] == number:
+        first = [o for o in mine if o.stages[0] == number]
+        for operand in first:
+            if operand.of_row:
                 self._load(operand, 0, self._int(0))
         if stage.start is not None:
             for buffer, start in zip(stage.written, stage.start, strict=True):
                 for j in range(self.layout.own):
                     T.buffer_store(self.values[buffer], start, [0, j])
         if stage.start is None and stage.of_rows:
-            self._compute(stage, 0, None)
+            self._compute(stage, 0, 0, None)
         else:
-            of_elements = [o for o in mine if not o.of_row]
-            for chunk in self._chunks():
-                for place, vector, needed in chunk:
+            self._load_kept([o for o in first if o.kept])
+            read = self._passing(number)
+            for chunk in self._chunks(self._together(read)):
+                for slot, (_, vector, needed) in enumerate(chunk):
                     with when(vector < self.layout.vectors, needed):
-                        for operand in of_elements:
-                            if not operand.kept or operand.stages[0] == number:
-                                self._load(operand, place, vector)
-                for place, vector, needed in chunk:
+                        for operand in read:
+                            self._load(operand, slot, vector)
+                for slot, (step, vector, needed) in enumerate(chunk):
                     own = self.guarded and is_last and not stage.of_rows
                     with when(vector < self.layout.vectors, needed), when(self.is_own, own):
-                        self._compute(stage, place, vector)
+                        self._compute(stage, step, slot, vector)
                         if is_last and not stage.of_rows:
                             self._store(stage, vector)
         if stage.start is not None:
@@ -244,23 +262,46 @@ class _Kernel:
             with when(self.lane == 0, self.layout.lanes > 1), when(self.is_own, self.guarded):
                 self._store(stage, self._int(0))
 
-    def _chunks(self) -> Iterator[list[tuple[int, Expr, bool]]]:
-        """A thread's vectors, some at a time: place in registers, number in the row, and whether it
-        may be missing."""
+    def _passing(self, number: int) -> list[_Operand]:
+        """What a stage loads of the elements and no stage keeps."""
+        return [o for o in self.operands if number in o.stages and not o.kept and not o.of_row]
+
+    def _load_kept(self, operands: list[_Operand]) -> None:
+        for chunk in self._chunks(self.layout.steps) if operands else ():
+            for step, vector, needed in chunk:
+                with when(vector < self.layout.vectors, needed):
+                    for operand in operands:
+                        self._load(operand, step, vector)
+
+    def _together(self, operands: list[_Operand]) -> int:
+        """Steps of a thread for which operands are loaded before any is computed."""
+        layout = self.layout
+        size = layout.own * layout.width * max(1, len(operands))
+        return min(layout.steps, max(1 if self.whole else 2, _TOGETHER // size))
+
+    def _chunks(self, together: int) -> Iterator[list[tuple[int, Expr, bool]]]:
+        """A thread's vectors, some at a time: number of the step, if it is known, number in the
+        row, and whether it may be missing."""
         layout = self.layout
         if self.whole:
-            yield [
-                (k, self._simple(self.lane + k * layout.lanes), (k + 1) * layout.lanes > layout.vectors)
-                for k in range(layout.steps)
+            steps = [
+                (
+                    step,
+                    self._simple(self.lane + step * layout.lanes),
+                    (step + 1) * layout.lanes > layout.vectors,
+                )
+                for step in range(layout.steps)
             ]
+            for begin in range(0, layout.steps, together):
+                yield steps[begin : begin + together]
             return
-        chunks = -(-layout.steps // _UNROLLED)
-        needed = chunks * _UNROLLED * layout.lanes > layout.vectors
-        with T.serial(0, self._int(chunks)) as chunk:
+        chunks = -(-layout.steps // together)
+        needed = chunks * together * layout.lanes > layout.vectors
+        with T.serial(self._int(0), self._int(chunks)) as chunk:
             self._analyzer.bind(chunk, tvm.ir.Range(self._int(0), self._int(chunks)))
             yield [
-                (u, (chunk * _UNROLLED + u) * layout.lanes + self.lane, needed)
-                for u in range(_UNROLLED)
+                (-1, (chunk * together + u) * layout.lanes + self.lane, needed)
+                for u in range(together)
             ]
 
     def _at(self, vector: Expr | None, element: Expr | int) -> dict[tirx.Var, Expr]:
@@ -300,23 +341,23 @@ class _Kernel:
             tvm_ffi.structural_map(expr, [(tirx.Var, lambda var: at.get(var, var))], order="pre")
         )
 
-    def _compute(self, stage: Stage, place: int, vector: Expr | None) -> None:
+    def _compute(self, stage: Stage, step: int, slot: int, vector: Expr | None) -> None:
         """The values of a stage of each of a thread's elements next to each other."""
         layout = self.layout
         size = layout.own if vector is None else layout.own * layout.width
         for e in range(size):
-            at = self._at(vector, e)
-            values = [self._value(value, at, place, e) for value in stage.values]
+            at = self._at(vector, self._int(e))
+            values = [self._value(value, at, step, slot, e) for value in stage.values]
             row = 0 if self.of_columns else e
             if stage.join is not None:
-                states = [self.values[buffer][0, row] for buffer in stage.written]
-                values = stage.join(states, values)
-            to = [place if not stage.of_rows and stage is not self.stages[-1] else 0]
+                self._update(stage, row, values)
+                continue
+            to = [step if not stage.of_rows and stage is not self.stages[-1] else 0]
             to.append(row if stage.of_rows else e)
             for buffer, value in zip(stage.written, values, strict=True):
                 T.buffer_store(self.values[buffer], value, to)
 
-    def _value(self, value: Expr, at: dict[tirx.Var, Expr], place: int, e: int) -> Expr:
+    def _value(self, value: Expr, at: dict[tirx.Var, Expr], step: int, slot: int, e: int) -> Expr:
         """An expression of one element, with what is in registers in place of loads."""
 
         def loaded(load: TensorLoad) -> Expr:
@@ -324,10 +365,10 @@ class _Kernel:
             if kept is not None:
                 if int(kept.shape[1]) == self.layout.own and self._is_of_rows(load.source):
                     return kept[0, 0 if self.of_columns else e]
-                return kept[place, e]
+                return kept[step, e]
             for operand in self.operands:
                 if _same(operand.load, load):
-                    where = 0 if operand.of_row else place
+                    where = 0 if operand.of_row else step if operand.kept else slot
                     return operand.buffer[where, e if operand.varies else 0]
             return load
 
@@ -342,14 +383,16 @@ class _Kernel:
         """Join the states of the threads that share rows; each has the result."""
         layout = self.layout
         own = [self.values[buffer] for buffer in stage.written]
+        others = [registers((1,), str(state.dtype)) for state in own]
         bits, bit = [], layout.beside
         while bit < min(_WARP, layout.beside * layout.lanes):
             bits.append(bit)
             bit *= 2
         for bit in reversed(bits):
             for j in range(layout.own):
-                states = [state[0, j] for state in own]
-                self._store_states(own, j, stage.join(states, [_of_lane(bit, s) for s in states]))
+                for state, other in zip(own, others, strict=True):  # by all lanes alike
+                    T.buffer_store(other, _of_lane(bit, state[0, j]), [0])
+                self._update(stage, j, [other[0] for other in others])
         if layout.warps == 1:
             return
         shared = [self.shared[buffer] for buffer in stage.written]
@@ -362,20 +405,26 @@ class _Kernel:
         T.evaluate(T.tvm_storage_sync("shared"))
         for j in range(layout.own):
             row = self.beside * layout.own + j
-            self._store_states(own, j, [states[0, row] for states in shared])
+            for state, all_states in zip(own, shared, strict=True):
+                T.buffer_store(state, all_states[0, row], [0, j])
             for other in range(1, layout.warps):
-                states = [state[0, j] for state in own]
-                self._store_states(
-                    own, j, stage.join(states, [states_[other, row] for states_ in shared])
-                )
+                self._update(stage, j, [all_states[other, row] for all_states in shared])
 
-    def _store_states(self, own: list[tirx.Buffer], j: int, values: Sequence[Expr]) -> None:
-        for state, value in zip(own, values, strict=True):
+    def _update(self, stage: Stage, j: int, values: Sequence[Expr]) -> None:
+        """Join values to the states of a thread's row ``j``."""
+        own = [self.values[buffer] for buffer in stage.written]
+        joined = stage.join([state[0, j] for state in own], values)
+        if len(own) > 1:  # each depends on all of the states before
+            fresh = [self.fresh[buffer] for buffer in stage.written]
+            for one, value in zip(fresh, joined, strict=True):
+                T.buffer_store(one, value, [0])
+            joined = [one[0] for one in fresh]
+        for state, value in zip(own, joined, strict=True):
             T.buffer_store(state, value, [0, j])
 
     def _store(self, stage: Stage, vector: Expr) -> None:
         """Write a thread's results."""
-        (result,), layout = stage.written, self.layout
+        (result,), _layout = stage.written, self.layout
         values = self.values[result]
         size, width = int(values.shape[1]), 1
         along = _as_indices(stage.indices, result)
