@@ -261,10 +261,10 @@ def small_cases() -> list[Case]:
             lambda e, x: e(op.mean(x, [1])), "ChannelReduce",
         ),
         Case("mean_batch", [(40, 3, 16)], [f], lambda e, x: e(op.mean(x, [0])), "ChannelReduce"),
-        Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "GeneralReduction"),
+        Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "FusedRows"),
         Case(
             "softmax_cast", [(2, 10)], [h],
-            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "GeneralReduction",
+            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "FusedRows",
         ),
         Case(
             "gemv", [(1, 1, 1, 96), (20, 1, 1, 96), (20,)], [h] * 3,

@@ -100,7 +100,7 @@ def test_threads_run_along_the_operand_where_the_result_is_transposed():
 
 @pytest.mark.parametrize(
     ("shape", "axis", "rule"),
-    [((4, 65, 512), 1, "GeneralReduction"), ((2, 8, 100), 1, "GeneralReduction")],
+    [((4, 65, 512), 1, "FusedRows"), ((2, 8, 100), 1, "FusedRows")],
 )
 def test_long_or_few_rows_have_many_threads_each(shape, axis, rule):
     case = Case("", [shape], ["float32"], lambda e, x: e(relax.op.nn.softmax(x, axis)), rule)

@@ -33,23 +33,24 @@ _WARP = 32
 _BUDGET, _TOGETHER = 64, 32
 
 
-@dataclass
+@dataclass(eq=False)
 class _Operand:
     """A parameter that is read at one place in each element, or once in each row.
 
     Attributes:
-        vector: Elements that are loaded at once, of those that a thread has next to each other.
         of_row: Whether it is the same for all elements of a row.
-        stages: That read it.
+        stages: Numbers of those that read it.
+        varies: Whether a thread's elements next to each other are different ones of it.
+        vector: How many of them are loaded at once.
+        kept: Whether it stays in registers from the first stage that reads it.
     """
 
     load: TensorLoad
     of_row: bool
-    varies: bool  # with the axis of vectors
-    vector: int
     stages: list[int]
+    varies: bool = True
+    vector: int = 1
     kept: bool = False
-    buffer: tirx.Buffer | None = None
 
 
 def kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -105,7 +106,7 @@ class _Kernel:
                     known = next((o for o in found if _same(o.load, load)), None)
                     if known is None:
                         of_row = not any(depends_on(i, v) for i in load.indices for v in columns)
-                        known = _Operand(load, of_row, True, 1, [])
+                        known = _Operand(load, of_row, [])
                         found.append(known)
                     if number not in known.stages:
                         known.stages.append(number)
@@ -200,13 +201,14 @@ class _Kernel:
 
     def _allocate(self) -> None:
         layout = self.layout
+        self.loaded: dict[_Operand, tirx.Buffer] = {}
         for operand in self.operands:
             size = layout.own * layout.width if operand.varies else 1
             steps = layout.steps
             if not operand.kept:
                 steps = max(self._together(self._passing(number)) for number in operand.stages)
             shape = (1 if operand.of_row else steps, size)
-            operand.buffer = registers(shape, str(operand.load.source.dtype))
+            self.loaded[operand] = registers(shape, str(operand.load.source.dtype))
         #: Registers of each stage's values, by what they were written to before.
         self.values: dict[tirx.Buffer, tirx.Buffer] = {}
         for stage in self.stages:
@@ -221,13 +223,16 @@ class _Kernel:
             for stage in self.stages
             for buffer in (stage.written if len(stage.written) > 1 else ())
         }
-        self.shared: dict[tirx.Buffer, tirx.Buffer] = {}
+        #: Shared memory of a type, in which each stage has a place of its own: none overwrites what
+        #: others may still read.
+        self.shared: dict[tirx.Buffer, tuple[tirx.Buffer, int]] = {}
         if layout.warps > 1:
-            rows = (layout.warps, layout.beside * layout.own)
-            for stage in self.stages:
-                for buffer in stage.written if stage.start is not None else ():
-                    dtype = str(buffer.dtype)
-                    self.shared[buffer] = T.sblock_alloc_buffer(rows, dtype, scope="shared")
+            reduced = [b for stage in self.stages if stage.start is not None for b in stage.written]
+            for dtype in dict.fromkeys(str(buffer.dtype) for buffer in reduced):
+                mine = [buffer for buffer in reduced if str(buffer.dtype) == dtype]
+                shape = (len(mine), layout.warps, layout.beside * layout.own)
+                place = T.sblock_alloc_buffer(shape, dtype, scope="shared")
+                self.shared.update((buffer, (place, i)) for i, buffer in enumerate(mine))
 
     def _emit_stage(self, number: int, stage: Stage) -> None:
         is_last = number == len(self.stages) - 1
@@ -324,7 +329,7 @@ class _Kernel:
         return found
 
     def _load(self, operand: _Operand, place: int, vector: Expr) -> None:
-        load, into = operand.load, operand.buffer
+        load, into = operand.load, self.loaded[operand]
         place = 0 if operand.of_row else place
         size = int(into.shape[1])
         for first in range(0, size, operand.vector):
@@ -363,13 +368,13 @@ class _Kernel:
         def loaded(load: TensorLoad) -> Expr:
             kept = self.values.get(load.source)
             if kept is not None:
-                if int(kept.shape[1]) == self.layout.own and self._is_of_rows(load.source):
+                if self._is_of_rows(load.source):
                     return kept[0, 0 if self.of_columns else e]
                 return kept[step, e]
             for operand in self.operands:
                 if _same(operand.load, load):
                     where = 0 if operand.of_row else step if operand.kept else slot
-                    return operand.buffer[where, e if operand.varies else 0]
+                    return self.loaded[operand][where, e if operand.varies else 0]
             return load
 
         return tvm_ffi.structural_map(
@@ -399,20 +404,21 @@ class _Kernel:
         warp, lane = self.thread // _WARP, self.thread % _WARP
         with when(lane < layout.beside):
             for j in range(layout.own):
-                for state, all_states in zip(own, shared, strict=True):
-                    at = [warp, self.beside * layout.own + j]
-                    T.buffer_store(all_states, state[0, j], at)
+                for state, (place, slot) in zip(own, shared, strict=True):
+                    row = self.beside * layout.own + j
+                    T.buffer_store(place, state[0, j], [slot, warp, row])
         T.evaluate(T.tvm_storage_sync("shared"))
         for j in range(layout.own):
             row = self.beside * layout.own + j
-            for state, all_states in zip(own, shared, strict=True):
-                T.buffer_store(state, all_states[0, row], [0, j])
+            for state, (place, slot) in zip(own, shared, strict=True):
+                T.buffer_store(state, place[slot, 0, row], [0, j])
             for other in range(1, layout.warps):
-                self._update(stage, j, [all_states[other, row] for all_states in shared])
+                self._update(stage, j, [place[slot, other, row] for place, slot in shared])
 
     def _update(self, stage: Stage, j: int, values: Sequence[Expr]) -> None:
         """Join values to the states of a thread's row ``j``."""
         own = [self.values[buffer] for buffer in stage.written]
+        assert stage.join is not None
         joined = stage.join([state[0, j] for state in own], values)
         if len(own) > 1:  # each depends on all of the states before
             fresh = [self.fresh[buffer] for buffer in stage.written]
