@@ -11,6 +11,8 @@ _WARP, _SMS = 32, 132
 _BUSY, _THREADS, _MOST_THREADS = 256 * _SMS, 128, 512
 #: Fewest bytes that neighbouring threads load together, and a sector of memory.
 _TOGETHER, _SECTOR = 64, 32
+#: Loads of a thread; with fewer of them, joining rows costs more than loading them.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ def along_columns(rows: int, columns: int, width: int, itemsize: int) -> Layout:
     """Rows whose elements lie next to each other: a part of a warp each, or several warps."""
     vectors, least = columns // width, _TOGETHER // (width * itemsize)
     lanes = 1
-    while lanes < min(vectors, _WARP) and (lanes < least or rows * lanes < _BUSY):
+    while lanes < min(vectors, _WARP) and (
+        rows * lanes < _BUSY or (lanes < least and vectors > _FEW * lanes)
+    ):
         lanes *= 2
     while lanes * _KEPT < columns and lanes < _MOST_THREADS:
         lanes *= 2
