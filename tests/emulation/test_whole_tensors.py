@@ -55,6 +55,14 @@ CASES: dict[str, tuple[tuple[int, ...], Callable, Callable]] = {
         (2, 33, 64, 16), lambda e, x: op.variance(x, [1, 2, 3], True),
         lambda x: x.var((1, 2, 3), keepdims=True),
     ),
+    "softmax of long rows": (
+        (3, 36000), lambda e, x: op.nn.softmax(e(op.multiply(x, relax.const(9.0, "float32")))),
+        lambda x: np.exp(9 * x) / np.exp(9 * x).sum(1, keepdims=True),
+    ),
+    "its logarithm": (
+        (2, 33000, 3), lambda e, x: op.nn.log_softmax(x, 1),
+        lambda x: x - np.log(np.exp(x).sum(1, keepdims=True)),
+    ),
     "short norm": ((3, 5, 7, 8), lambda e, x: normed(e, x, 3), lambda x: normed_by_numpy(x, 3)),
     "long norm": (
         (1, 33, 32, 16), lambda e, x: normed(e, x, 3), lambda x: normed_by_numpy(x, 3),

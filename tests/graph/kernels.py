@@ -82,6 +82,15 @@ class Case:
         return vm["main"](*args).numpy()
 
 
+def cuda_source(func: tirx.PrimFunc) -> str:
+    """The CUDA of a scheduled kernel, without what TVM puts before it."""
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "k")})
+    with TARGET:
+        built = tvm.compile(mod, TARGET)
+    source = built.mod.imports[0].inspect_source()
+    return source[source.rindex('extern "C" __global__') :]
+
+
 def affine_relu(emit, x, scale, shift):
     return emit(op.nn.relu(emit(op.add(emit(op.multiply(x, scale)), shift))))
 
@@ -252,10 +261,10 @@ def small_cases() -> list[Case]:
             lambda e, x: e(op.mean(x, [1])), "ChannelReduce",
         ),
         Case("mean_batch", [(40, 3, 16)], [f], lambda e, x: e(op.mean(x, [0])), "ChannelReduce"),
-        Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "GeneralReduction"),
+        Case("softmax", [(3, 1000)], [h], lambda e, x: e(op.nn.softmax(x)), "FusedRows"),
         Case(
             "softmax_cast", [(2, 10)], [h],
-            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "GeneralReduction",
+            lambda e, x: e(op.nn.softmax(e(op.astype(x, f)))), "FusedRows",
         ),
         Case(
             "gemv", [(1, 1, 1, 96), (20, 1, 1, 96), (20,)], [h] * 3,

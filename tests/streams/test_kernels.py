@@ -96,6 +96,36 @@ def test_serial_work_takes_time_whatever_the_bytes() -> None:
     assert inspect(alone, faster).duration_us == found.duration_us
 
 
+@T.prim_func(s_tir=True)
+def rows_by_blocks(x: T.Buffer((32768, 64), "float32"), y: T.Buffer((32768,), "float32")):
+    """A sum of each row by a block of 256 threads, in memory that is declared for all blocks."""
+    T.func_attr({"tirx.is_scheduled": True})
+    total = T.sblock_alloc_buffer((32768,), scope="shared")
+    for row in T.thread_binding(32768, thread="blockIdx.x"):
+        for k in T.thread_binding(256, thread="threadIdx.x"):
+            with T.sblock("sum"):
+                T.where(k < 64)
+                i, j = T.axis.remap("SR", [row, k])
+                T.reads(x[i, j])
+                T.writes(total[i])
+                with T.init():
+                    total[i] = T.float32(0)
+                total[i] = total[i] + x[i, j]
+        for k in T.thread_binding(256, thread="threadIdx.x"):
+            with T.sblock("store"):
+                T.where(k < 1)
+                i = T.axis.spatial(32768, row + k)
+                T.reads(total[i])
+                T.writes(y[i])
+                y[i] = total[i]
+
+
+def test_blocks_that_wait_take_turns() -> None:
+    found = inspect(rows_by_blocks, Device())
+    assert found.occupancy.shared_bytes == 4 and found.occupancy.waves > 30
+    assert found.duration_us > 20.0, "8 MB move in 4 us"
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_state_is_updated_behind_all_that_reads_it(dtype: str) -> None:
     step = small_resnet(4, image=6, channels=3, widths=(8, 12)).step(Sgd(0.9, 1e-3))

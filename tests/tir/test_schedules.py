@@ -19,7 +19,7 @@ from convoy.tir.loads import block_size, itemsize, vector_width
 from convoy.tir.rules import RULES
 
 from ..emulation.kernels import call, compile_kernels, emulate
-from ..graph.kernels import TARGET, Case, conv, small_cases
+from ..graph.kernels import TARGET, Case, conv, cuda_source, small_cases
 from ..graph.nets import relative_error
 
 CASES = {case.name: case for case in small_cases()}
@@ -33,14 +33,6 @@ def schedule(func):
         if done is not None:
             return type(rule).__name__, done.mod["main"]
     return "none", func
-
-
-def cuda_source(func):
-    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "k")})
-    with TARGET:
-        built = tvm.compile(mod, TARGET)
-    source = built.mod.imports[0].inspect_source()
-    return source[source.rindex('extern "C" __global__') :]
 
 
 @functools.cache
@@ -108,7 +100,7 @@ def test_threads_run_along_the_operand_where_the_result_is_transposed():
 
 @pytest.mark.parametrize(
     ("shape", "axis", "rule"),
-    [((4, 65, 512), 1, "GeneralReduction"), ((2, 8, 100), 1, "GeneralReduction")],
+    [((4, 65, 512), 1, "FusedRows"), ((2, 8, 100), 1, "FusedRows")],
 )
 def test_long_or_few_rows_have_many_threads_each(shape, axis, rule):
     case = Case("", [shape], ["float32"], lambda e, x: e(relax.op.nn.softmax(x, axis)), rule)

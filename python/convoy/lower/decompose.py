@@ -36,12 +36,16 @@ _DEVIATIONS = relax_ops("variance std")
 _SMS, _LONG = 132, 1 << 15
 #: Over one element they are element-wise, and fused as such.
 _NORMS = relax_ops("nn.layer_norm nn.softmax")
+#: Of one block for each row.
+_SOFTMAX = relax_ops("nn.softmax nn.log_softmax")
 
 
 class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
-    ops: ClassVar[frozenset[str]] = _ANYWHERE | _ON_GPU | _DEVIATIONS | _NORMS | OF_BOOLS.keys()
+    ops: ClassVar[frozenset[str]] = (
+        _ANYWHERE | _ON_GPU | _DEVIATIONS | _NORMS | _SOFTMAX | OF_BOOLS.keys()
+    )
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
@@ -58,8 +62,10 @@ class Decompose(Rewriter):
             return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
         if name == "relax.median":
             return self._median(call, old)
-        if name in _NORMS:
+        if name in _NORMS and _is_of_one_element(old):
             return self._norm(call)
+        if name in _SOFTMAX:  # of long rows
+            return self._softmax(call, name == "relax.nn.log_softmax")
         if name == "relax.split":
             return self._split(call, old)
         return self._deviation(call)
@@ -103,6 +109,22 @@ class Decompose(Rewriter):
             found = self.emit(op.sqrt(found))
         return op.astype(found, dtype) if dtype in HALF_DTYPES else found
 
+    def _softmax(self, call: relax.Call, logarithm: bool) -> relax.Expr:
+        """The softmax of long rows in float32, or its logarithm. The distance from the maximum is
+        computed by each of its readers."""
+        (x,), axis, dtype = call.args, int(call.attrs.axis), dtype_of(call.args[0])
+        if dtype in HALF_DTYPES:
+            x = self.emit(op.astype(x, "float32"))
+        largest = self.emit(op.max(x, axis, True))
+        shares = self.emit(op.exp(self.emit(op.subtract(x, largest))))
+        total = self.emit(op.sum(shares, axis, True))
+        distance = self.emit(op.subtract(x, largest))
+        if logarithm:
+            found = op.subtract(distance, self.emit(op.log(total)))
+        else:
+            found = op.divide(self.emit(op.exp(distance)), total)
+        return op.astype(self.emit(found), dtype) if dtype in HALF_DTYPES else found
+
     def _median(self, call: relax.Call, old: relax.Call) -> relax.Expr:
         """The lower of the two middle values of an even number, and its place for one axis."""
         x, axes = call.args[0], call.attrs.axis
@@ -126,8 +148,8 @@ def _concerned(call: relax.Call) -> bool:
     name = op_name(call)
     if name in OF_BOOLS:
         return dtype_of(call.args[0]) == "bool"
-    if name in _NORMS:
-        return on_gpu() and _is_of_one_element(call)
+    if name in _NORMS | _SOFTMAX:
+        return on_gpu() and (_is_of_one_element(call) or _has_long_rows(call))
     if name in _DEVIATIONS:
         return on_gpu() and _is_long(call)
     return name in _ANYWHERE or on_gpu()
@@ -141,11 +163,22 @@ def _is_long(deviation: relax.Call) -> bool:
     return not rank_of(deviation) or (results < _SMS and count > _LONG)
 
 
+def _has_long_rows(softmax: relax.Call) -> bool:
+    """Whether the rows of a softmax are few, and too long for a block each."""
+    if op_name(softmax) not in _SOFTMAX:
+        return False
+    shape = shape_of(softmax)
+    length = shape[int(softmax.attrs.axis)]
+    return length > _LONG and math.prod(shape) < _SMS * length
+
+
 def _is_of_one_element(norm: relax.Call) -> bool:
     """Whether a norm is over a single element, with a scale and a shift if it is a layer norm."""
     shape, attrs = shape_of(norm.args[0]), norm.attrs
     if op_name(norm) == "relax.nn.softmax":
         return shape[int(attrs.axis)] == 1
+    if op_name(norm) not in _NORMS:
+        return False
     finite = attrs.epsilon > 0  # else the inverse of the deviation is infinite
     complete = bool(attrs.scale and attrs.center and finite)
     return complete and all(shape[axis] == 1 for axis in ints(attrs.axes))

@@ -3,7 +3,8 @@
 FuseOps fuses ``x * sigmoid(w v)``, the end of a squeeze-and-excitation block, into one kernel, and
 in the same way the product of an image with a function of its channel means. Threads would either
 repeat the reduction for each pixel or leave most of the GPU idle. A reduction over rows that is
-broadcast over the same rows stays fused, because a thread block has the complete row. FuseOps
+broadcast over the same rows stays fused, because a thread block has the complete row; one that is
+broadcast over longer rows, such as a mean of the means of channels, does not. FuseOps
 fuses a mean with its producer or with its consumer: the larger of the two is its producer.
 """
 
@@ -32,8 +33,8 @@ class KeepSpreadApart(Rewriter):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Sums and what is computed of them, and whether of a product.
-        self._sums: dict[relax.Var, bool] = {}
+        #: Sums and what is computed of them: whether of a product, and the elements of each.
+        self._sums: dict[relax.Var, tuple[bool, int]] = {}
         #: Functions that compute values.
         self._made: dict[relax.Var, tvm.ir.GlobalVar] = {}
 
@@ -49,14 +50,15 @@ class KeepSpreadApart(Rewriter):
         if pattern == _SUM and _has(func, MEAN) and self._reads_own(old):
             return self._with_pattern(call, func, _REDUCTION, "of")
         if pattern == _SUM:
-            self._sums[var] = _has(func, PRODUCT)
+            longest = max((_elements(arg) for arg in old.args[1].fields), default=1)
+            self._sums[var] = _has(func, PRODUCT), longest // max(1, _elements(var))
         read = [arg for arg in old.args[1].fields if arg in self._sums]
         if not read or pattern > _BROADCAST:
             return None
-        of_product = any(self._sums[arg] for arg in read)
+        of_product = any(self._sums[arg][0] for arg in read)
         wider = [arg for arg in read if _elements(arg) != _elements(var)]
-        if not wider or not (of_product or any(not _along_rows(arg, var) for arg in wider)):
-            self._sums[var] = of_product
+        if not wider or not (of_product or any(self._is_spread(arg, var) for arg in wider)):
+            self._sums[var] = of_product, max(self._sums[arg][1] for arg in read)
             return None
         return self._with_pattern(call, func, _INJECTIVE, "spread")
 
@@ -67,6 +69,11 @@ class KeepSpreadApart(Rewriter):
         name = f"{call.args[0].name_hint}_{suffix}"
         apart = self.builder.add_func(func.with_attr(_PATTERN, pattern), name)
         return relax.Call(call.op, [apart, *call.args[1:]], call.attrs, call.ty_args, call.span)
+
+    def _is_spread(self, value: relax.Var, result: relax.Expr) -> bool:
+        """Whether a value is spread over more than the rows that it is of."""
+        longer = _elements(result) > _elements(value) * self._sums[value][1]
+        return longer or not _along_rows(value, result)
 
     def _reads_own(self, old: relax.Call) -> bool:
         """Whether a call alone reads what an element-wise function computes."""

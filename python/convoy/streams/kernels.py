@@ -43,12 +43,11 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
     blocks: list[s_tir.SBlock] = []
     tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
     allocated = [buffer for block in blocks for buffer in block.alloc_buffers]
-    shared = sum(_bytes(buffer) for buffer in allocated if buffer.scope().startswith("shared"))
     statements = _statements(func.body)
     kernels = [_grid(statement) for statement in statements]
     occupancies = [
-        of_launch(device, grid, threads, _of_one_block(shared, grid, device))
-        for grid, threads in kernels
+        of_launch(device, grid, threads, _shared_bytes(statement, grid))
+        for statement, (grid, threads) in zip(statements, kernels, strict=True)
     ]
     views = _views(func)
     touched = [_touched(statement, views) for statement in statements]
@@ -59,8 +58,8 @@ def inspect(func: tirx.PrimFunc, device: Device) -> NativeKernel:
         launches=len(kernels),
         moved=sum(moved),
         duration_us=sum(
-            _duration_us(bytes_of, _steps(statement), grid, threads, device)
-            for bytes_of, statement, (grid, threads) in zip(moved, statements, kernels, strict=True)
+            _duration_us(bytes_of, statement, occupancy, device)
+            for bytes_of, statement, occupancy in zip(moved, statements, occupancies, strict=True)
         ),
         written=frozenset(i for i, param in enumerate(func.params) if param in stored),
         host_workspace=not blocks or any(buffer.scope() == "global" for buffer in allocated),
@@ -125,14 +124,32 @@ def _touched(
 #: Microseconds of a step that waits for the one before, and of one that a scheduler of an SM
 #: issues while others wait.
 _STEP_US, _ISSUE_US = 0.0025, 0.0035
+#: Microseconds that a block waits for memory, and for a sum or maximum of all of its threads:
+#: estimated.
+_LOAD_US, _JOIN_US = 0.6, 0.15
 
 
-def _duration_us(moved: int, steps: int, grid: int, threads: int, device: Device) -> float:
-    """Time of a kernel: that of its bytes, of one thread's steps, or of all threads' on an SM,
-    whichever is most."""
-    warps = grid * math.ceil(threads / 32) / (4 * device.sm_count)
-    busy = steps * max(_STEP_US, warps * _ISSUE_US)
-    return max(moving_us(moved, device), SMALLEST_KERNEL_US + busy)
+def _duration_us(moved: int, statement: tvm.ir.Stmt, occupancy: Occupancy, device: Device) -> float:
+    """Time of a kernel: that of its bytes, of one thread's steps, of all threads' on an SM, or of
+    the blocks that an SM has one after the other, whichever is most."""
+    warps = occupancy.blocks * math.ceil(occupancy.threads / 32) / (4 * device.sm_count)
+    busy = _steps(statement) * max(_STEP_US, warps * _ISSUE_US)
+    joins = _JOIN_US * _joins(statement)
+    waiting = max(joins, occupancy.waves * (_LOAD_US + joins))
+    return max(moving_us(moved, device), SMALLEST_KERNEL_US + max(busy, waiting))
+
+
+def _joins(statement: tvm.ir.Stmt) -> int:
+    """How often the threads of a block wait for each other: at barriers that are written out, or
+    for tensors in shared memory."""
+    barriers: list[tvm.ir.Call] = []
+
+    def call(node: tvm.ir.Call) -> None:
+        if isinstance(node.op, tvm.ir.Op) and node.op.name == "tirx.tvm_storage_sync":
+            barriers.append(node)
+
+    tvm_ffi.structural_walk(statement, [(tvm.ir.Call, call)])
+    return max(len(barriers), len({store.buffer for store in _shared_stores(statement)}))
 
 
 def _steps(statement: tvm.ir.Stmt) -> int:
@@ -176,13 +193,39 @@ def _statements(body: tvm.ir.Stmt) -> list[tvm.ir.Stmt]:
     return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
 
 
-def _of_one_block(shared: int, grid: int, device: Device) -> int:
-    """Shared memory of a block.
+def _shared_stores(statement: tvm.ir.Stmt) -> list[tirx.BufferStore]:
+    stores: list[tirx.BufferStore] = []
+    tvm_ffi.structural_walk(statement, [(tirx.BufferStore, stores.append)])
+    return [store for store in stores if store.buffer.scope().startswith("shared")]
 
-    Until TVM compacts them, buffers are declared for the whole grid; they are recognized by their
-    size, which no block can have.
-    """
-    return shared if shared < device.shared_memory_per_sm else shared // grid
+
+def _shared_bytes(statement: tvm.ir.Stmt, grid: int) -> int:
+    """Shared memory of a block. Until TVM compacts them, buffers may be declared for the whole
+    grid: those that are written at places which depend on the block."""
+    of_blocks: set[tirx.Var] = set()
+    realizes: list[s_tir.SBlockRealize] = []
+
+    def bound(loop: tirx.For) -> None:
+        if loop.thread_binding is not None and "blockIdx" in str(loop.thread_binding.thread_tag):
+            of_blocks.add(loop.loop_var)
+
+    def depends(expr: tvm.ir.Expr) -> bool:
+        used: list[tirx.Var] = []
+        tvm_ffi.structural_walk(expr, [(tirx.Var, used.append)])
+        return not of_blocks.isdisjoint(used)
+
+    tvm_ffi.structural_walk(
+        statement, [(tirx.For, bound), (s_tir.SBlockRealize, realizes.append)], order="pre"
+    )
+    for realize in realizes:  # outer ones come first
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if depends(value):
+                of_blocks.add(axis.var)
+    sizes: dict[tirx.Buffer, int] = {}
+    for store in _shared_stores(statement):
+        whole = any(map(depends, store.indices))
+        sizes[store.buffer] = -(-_bytes(store.buffer) // (grid if whole else 1))
+    return sum(sizes.values())
 
 
 def _bytes(buffer: tirx.Buffer) -> int:

@@ -34,6 +34,7 @@ from .fallback import (
     without_elements,
     works_on_the_host,
 )
+from .fused_rows import FusedRows
 from .gemv import Gemv
 from .row_reduce import RowReduce
 from .row_strides import ROW_STRIDES, like
@@ -49,6 +50,7 @@ RULES: tuple[ScheduleRule, ...] = (
     Window(),
     ColumnReduce(),
     ArgReduce(),
+    FusedRows(),
     dlight.gpu.GeneralReduction(),
     Fallback(),
     ThreadPerElement(),
