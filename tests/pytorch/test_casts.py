@@ -52,3 +52,38 @@ def test_numbers_beyond_the_range_of_the_tensors(dtype: str) -> None:
     eps = torch.finfo(x.dtype).eps  # a rounding that PyTorch makes and Convoy need not
     for one, want in zip(got, function(x), strict=True):
         torch.testing.assert_close(one, want, rtol=eps, atol=0)
+
+
+class Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        nn = torch.nn
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 4, 3),
+            nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 6), nn.LayerNorm(6),
+        ).eval()  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        y = self.body(x)
+        return y, y.softmax(-1)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_autocast(inside: bool) -> None:
+    """Around the module and in it; norms keep weights of float32 beside data of bfloat16."""
+    torch.manual_seed(0)
+    net, x = Normed(), torch.randn(2, 3, 8, 8)
+
+    def cast(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return net(x)
+
+    with torch.no_grad():
+        want = cast(x)
+        if inside:
+            got = convoy.compile(cast, x, cache=False)(x)
+        else:
+            with torch.autocast("cpu", torch.bfloat16):
+                got = convoy.compile(net, x, cache=False)(x)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other, rtol=5e-2, atol=5e-2)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -331,6 +331,29 @@ def test_an_exported_program_is_called_as_it_was_exported() -> None:
     named = {"mask": x > 0, "more": {"a": x[0]}}
     compiled = convoy.compile(torch.export.export(Masked(), (x,), named), x, named)
     close(compiled(x, **named), Masked()(x, **named))
+
+
+def test_an_exported_program_of_other_sizes() -> None:
+    program = torch.export.export(nn.Linear(8, 4).eval(), (torch.randn(4, 8),))
+    with pytest.raises(errors.InvalidOption, match=r"exported for.*dynamic_shapes"):
+        convoy.compile(program, torch.randn(3, 8))
+
+
+def test_a_named_tuple_is_one_argument() -> None:
+    class Pair(NamedTuple):
+        left: Any
+        right: Any
+
+    example = Pair(torch.randn(2, 3), torch.randn(2, 3))
+    compiled = convoy.compile(lambda both: both.left - both.right, example, cache=False)
+    close(compiled(example), example.left - example.right)
+
+
+def test_tensors_that_are_not_dense() -> None:
+    ragged = torch.nested.nested_tensor([torch.randn(2), torch.randn(3)])
+    for given, remedy in ((ragged, "padded"), (torch.eye(3).to_sparse(), "to_dense")):
+        with pytest.raises(errors.InvalidOption, match=remedy):
+            convoy.compile(torch.relu, given)
 
 
 def test_weights_of_inference_mode() -> None:

@@ -104,7 +104,125 @@ def test_autocast_and_a_batch_norm_of_float32() -> None:
     x = torch.randn(2, 3, 6, 6)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert worst(fast(x), net(x)) < 0.05
+        assert worst(fast(x.bfloat16()), net(x.bfloat16())) < 0.05
+    with torch.no_grad():
+        assert worst(fast(x), net(x)) < 1e-5
     assert [s.reason for s in made()] == [""] * len(made())
+
+
+def test_weights_with_other_memory() -> None:
+    """``weight.data = ...`` leaves the version of a weight as it is."""
+    net = Breaking().eval()
+    fast, made = compiled(net)
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        fast(x)
+        net.conv.weight.data = torch.randn_like(net.conv.weight)
+        assert worst(fast(x), net(x)) < 1e-5
+    assert [s.reason for s in made()] == [""] * len(made())
+
+
+class Routed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.first, self.gate = nn.Embedding(9, 64), nn.Linear(64, 64), nn.Linear(64, 3)
+
+    def forward(self, ids: Any) -> Any:
+        y = self.first(self.rows(ids))
+        return y, self.gate(y.to(self.gate.weight.dtype))
+
+
+@pytest.mark.parametrize(
+    ("kind", "gate", "expected"),
+    [("bfloat16", "bfloat16", "bfloat16"), ("bfloat16", "float32", "float32"),
+     ("float64", "float64", "")],
+)  # fmt: skip
+def test_the_precision_is_that_of_the_parameters(kind: str, gate: str, expected: str) -> None:
+    net = Routed().eval().to(getattr(torch, kind))
+    net.gate.to(getattr(torch, gate))
+    fast, made = compiled(net)
+    ids = torch.randint(0, 9, (2, 5))
+    with torch.no_grad():
+        for got, want in zip(fast(ids), net(ids), strict=True):
+            torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+    (subgraph,) = made()
+    found = [one._module.precision for one in subgraph._compiled.values() if one is not None]
+    assert found == ([expected] if expected else [])
+    assert bool(subgraph.reason) != bool(expected)
+
+
+class Views(nn.Module):
+    """Gives views of its input, and of what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 6)
+
+    def forward(self, x: Any) -> Any:
+        y = self.head(x)
+        return x.view(-1), x[1:, 2:4].t(), y.t()[1], y, y.view(-1), (y + 1).t(), x[:1].expand(3, 6)
+
+
+def test_views_are_views() -> None:
+    net = Views().eval()
+    fast, made = compiled(net)
+    inputs = [torch.arange(30.0).view(5, 6)[1:] for _ in range(2)]
+    with torch.no_grad():
+        results = [function(x) for function, x in zip((fast, net), inputs, strict=True)]
+        for got, want in zip(*results, strict=True):
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride()
+        for one in results:
+            for i in (1, 2, 4):
+                one[i].fill_(i)
+        for got, want in zip(*results, strict=True):
+            torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*inputs)
+    assert [s.reason for s in made()] == [""]
+
+
+def test_strides_of_results_are_pytorchs() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            y = self.head(x).permute(0, 2, 1)
+            torch._dynamo.graph_break()
+            return y.permute(0, 2, 1).view(-1)
+
+    net, x = Net().eval(), torch.randn(2, 3, 6)
+    fast, _ = compiled(net)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x))
+
+
+def test_no_trace_while_dynamo_compiles_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both read and change settings of the process."""
+    import convoy
+    from convoy.pytorch import export
+
+    class Lock:
+        depth = 0
+
+        def __enter__(self) -> None:
+            self.depth += 1
+
+        def __exit__(self, *_: Any) -> None:
+            self.depth -= 1
+
+    lock, real, depths = Lock(), torch.export.export, []
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        depths.append(lock.depth)
+        return real(*args, **kwargs)
+
+    assert export.compile_lock is torch._dynamo.convert_frame.compile_lock
+    monkeypatch.setattr(export, "compile_lock", lock)
+    monkeypatch.setattr(torch.export, "export", traced)
+    convoy.compile(torch.relu, torch.ones(2), cache=False)
+    assert depths == [1] and not lock.depth
 
 
 def test_a_changed_buffer_is_named() -> None:

@@ -30,6 +30,8 @@ _ANYWHERE = relax_ops("ewise_fma nn.pixel_shuffle")
 #: A median is sorted by the host, which cannot read a GPU's memory; a split copies all parts, where
 #: slices are fused with what reads them.
 _ON_GPU = relax_ops("median split")
+#: TVM has no kernel of bfloat16, or one that takes its bits for those of a float16.
+_ORDERS = relax_ops("sort argsort topk median argmax argmin")
 #: Of one block each.
 _DEVIATIONS = relax_ops("variance std")
 #: Fewer results than this, of more elements each, leave most of a GPU idle: estimated.
@@ -44,7 +46,7 @@ class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
     ops: ClassVar[frozenset[str]] = (
-        _ANYWHERE | _ON_GPU | _DEVIATIONS | _NORMS | _SOFTMAX | OF_BOOLS.keys()
+        _ANYWHERE | _ON_GPU | _ORDERS | _DEVIATIONS | _NORMS | _SOFTMAX | OF_BOOLS.keys()
     )
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
@@ -61,14 +63,31 @@ class Decompose(Rewriter):
         if name == "relax.nn.pixel_shuffle":
             return self._pixel_shuffle(call.args[0], int(call.attrs.upscale_factor), shape_of(old))
         if name == "relax.median":
-            return self._median(call, old)
+            return self._median(call, old) if on_gpu() else self._in_float32(call)
         if name in _NORMS and _is_of_one_element(old):
             return self._norm(call)
         if name in _SOFTMAX:  # of long rows
             return self._softmax(call, name == "relax.nn.log_softmax")
         if name == "relax.split":
             return self._split(call, old)
+        if name in _ORDERS:
+            return self._in_float32(call)
         return self._deviation(call)
+
+    def _in_float32(self, call: relax.Call) -> relax.Expr:
+        """An operator on bfloat16, whose values have the same order in float32."""
+        x, *others = call.args
+        wide = self.emit(op.astype(x, "float32"))
+        found = self.emit(relax.Call(call.op, [wide, *others], call.attrs))
+        if is_tensor(found):
+            return self._narrowed(found)
+        count = len(found.ty.fields)
+        parts = [self.emit(relax.TupleGetItem(found, i)) for i in range(count)]
+        return relax.Tuple([self.emit(self._narrowed(part)) for part in parts])
+
+    def _narrowed(self, value: relax.Expr) -> relax.Expr:
+        """A value in bfloat16; places are integers."""
+        return op.astype(value, "bfloat16") if dtype_of(value) == "float32" else value
 
     def _pixel_shuffle(self, x: relax.Expr, factor: int, shape: tuple[int, ...]) -> relax.Expr:
         """(..., c * f * f, h, w) -> (..., c, h * f, w * f)"""
@@ -152,7 +171,9 @@ def _concerned(call: relax.Call) -> bool:
         return on_gpu() and (_is_of_one_element(call) or _has_long_rows(call))
     if name in _DEVIATIONS:
         return on_gpu() and _is_long(call)
-    return name in _ANYWHERE or on_gpu()
+    if name in _ORDERS and dtype_of(call.args[0]) == "bfloat16":
+        return True
+    return name in _ANYWHERE or (on_gpu() and name in _ON_GPU)
 
 
 def _is_long(deviation: relax.Call) -> bool:

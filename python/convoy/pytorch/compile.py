@@ -67,8 +67,8 @@ def compile(
         module = _callable(module)
     if not callable(module):
         raise InvalidOption(f"a module of type {type(module).__name__}", "a torch.nn.Module")
-    is_tuple = isinstance(example_inputs, tuple | list)
-    args = tuple(example_inputs) if is_tuple else (example_inputs,)
+    several = type(example_inputs) in (tuple, list)  # a named tuple is one argument
+    args = tuple(example_inputs) if several else (example_inputs,)
     sizes = (batch,) if isinstance(batch, int) else tuple(batch) if batch is not None else ()
     return TorchModule(module, args, dict(example_kwargs or {}), sizes, precision, options)
 

@@ -12,6 +12,12 @@ import torch
 from . import deformable, linear_systems, losses, quantized, scans, scatters, searching, special
 
 _aten = torch.ops.aten
+_NORMS = (
+    _aten.native_layer_norm.default,
+    _aten.native_group_norm.default,
+    _aten._native_batch_norm_legit_no_training.default,
+    _aten._native_batch_norm_legit_functional.default,
+)
 
 
 def _add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
@@ -84,16 +90,17 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
 
 
-def _batch_norm(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, epsilon: float
-) -> Any:
-    """In the dtype of the statistics, which may be wider than the data's."""
-    if x.dtype == mean.dtype:
-        return NotImplemented
-    y, *rest = _aten._native_batch_norm_legit_no_training.default(
-        x.to(mean.dtype), weight, bias, mean, var, momentum, epsilon
-    )
-    return (y.to(x.dtype), *rest)
+def _norm(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """A norm in the dtype of its weights and statistics, which may be wider than the data's."""
+
+    def decompose(x: Any, *args: Any) -> Any:
+        dtypes = {one.dtype for one in args if isinstance(one, torch.Tensor)} - {x.dtype}
+        if not dtypes:
+            return NotImplemented
+        y, *rest = operator(x.to(dtypes.pop()), *args)
+        return (y.to(x.dtype), *rest)
+
+    return decompose
 
 
 def _var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
@@ -222,7 +229,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.addbmm.default: _addbmm,
     _aten.elu.default: _elu,
     _aten.pad.default: _pad,
-    _aten._native_batch_norm_legit_no_training.default: _batch_norm,
+    **{one: _norm(one) for one in _NORMS},
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
     _aten.max.dim: _largest,

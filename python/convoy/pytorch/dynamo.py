@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import ConvoyError, InvalidOption
+from .importer import precision_of
 from .module import TorchModule, check_options
 
 _log = logging.getLogger("convoy")
@@ -140,21 +141,32 @@ class _Compiled:
                 "weights whose changes can be noticed",
                 "Make the module outside of it, or under torch.no_grad().",
             )
-        self._weights = [(weight, weight._version) for weight in weights]
-        module = _Bound(subgraph, weights)
-        # Constants that a program makes in host memory come among tensors of a GPU.
-        options = subgraph.options
-        self._module = TorchModule(module, tuple(inputs), {}, (), None, options, mixed=True)
+        self._weights = [(weight, _state(weight)) for weight in weights]
+        module, options = _Bound(subgraph, weights), dict(subgraph.options)
+        precision = options.pop("precision", None) or _precision(weights, inputs)
+        self._module = TorchModule(module, tuple(inputs), {}, (), precision, options, subgraph=True)
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the weights that were compiled, and nobody has written to them."""
-        for given, (known, version) in zip(weights, self._weights, strict=True):
-            if given is not known or known._version != version:
+        for given, (known, state) in zip(weights, self._weights, strict=True):
+            if given is not known or _state(known) != state:
                 return False
         return True
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         return self._module(*inputs)
+
+
+def _state(weight: torch.Tensor) -> tuple[int, int]:
+    """What changes when a weight is written to, or gets other memory (``weight.data = ...``)."""
+    return weight._version, weight.data_ptr()
+
+
+def _precision(weights: Sequence[torch.Tensor], inputs: Sequence[Any]) -> str:
+    """That of the parameters, or of the inputs."""
+    parameters = [one for one in weights if isinstance(one, torch.nn.Parameter)]
+    tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
+    return precision_of(parameters, tensors, widest=True)
 
 
 class _Bound(torch.nn.Module):

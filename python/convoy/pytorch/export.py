@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.nn.modules import transformer
 
@@ -91,7 +92,8 @@ def _is_dynamic(program: ExportedProgram) -> bool:
 class _Flat(torch.nn.Module):
     """A function as a module from tensors to a tuple of tensors. The structure of its result is
     appended to ``found`` whenever it is traced; with ``knows`` the trace has the values that depend
-    on no input."""
+    on no input. Autocast around it becomes a part of it, since a trace has no casts of one that is
+    around the trace."""
 
     def __init__(
         self,
@@ -102,6 +104,7 @@ class _Flat(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.function, self.arguments, self.found = function, arguments, found
+        self.autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in _autocast_devices()]
         held = self._numbers()
         # In a function: torch.export replaces the tensors that it finds in attributes.
         self.values = (lambda: held) if knows else None
@@ -113,7 +116,9 @@ class _Flat(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
         mode = nullcontext() if self.values is None else Known(self._numbers(), self.values())
-        with Unchecked(), mode:
+        with ExitStack() as stack, Unchecked(), mode:
+            for kind, dtype in self.autocast:
+                stack.enter_context(torch.autocast(kind, dtype))
             result = self.function(*args, **kwargs)
         results, structure = flatten(result, objects=True)
         self.found.append(structure)
@@ -134,13 +139,20 @@ def _masks_unread() -> Iterator[None]:
         transformer._detect_is_causal_mask = before
 
 
+def _autocast_devices() -> list[str]:
+    return [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Have torch trace without warnings about its own internals, and without a stack trace for each
-    node, which takes a third of the time and is not read."""
+    node, which takes a third of the time and is not read; also without the caller's autocast, and
+    while no other thread is traced by Dynamo, which reads the same settings of the process."""
     config = torch.fx.config
     before = getattr(config, "do_not_emit_stack_traces", False)  # absent in older versions
-    with warnings.catch_warnings():
+    with compile_lock, warnings.catch_warnings(), ExitStack() as stack:
+        for kind in _autocast_devices():
+            stack.enter_context(torch.autocast(kind, enabled=False))
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         config.do_not_emit_stack_traces = True

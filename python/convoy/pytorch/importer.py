@@ -117,16 +117,25 @@ def to_relax(
         raise UnsupportedOp(f"a module ({raised(err)})", EXPECTED, PARTS) from err
 
 
-def precision_of(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> str:
-    """The dtype policy that keeps a module's own precision: the dtype of its parameters, or of its
-    inputs where it has none.
+def parameters_of(function: Callable[..., Any]) -> list[torch.Tensor]:
+    """The parameters of a module; a function has none."""
+    return [*function.parameters()] if isinstance(function, torch.nn.Module) else []
+
+
+def precision_of(*groups: Sequence[torch.Tensor], widest: bool = False) -> str:
+    """The dtype policy that keeps a module's own precision: the floating dtype of the first group
+    of tensors that has one, of its parameters before its inputs.
+
+    Args:
+        widest: Whether of several dtypes the policy is float32, which narrows none.
 
     Raises:
-        UnsupportedDtype: Parameters of several floating dtypes, or of float64.
+        UnsupportedDtype: Tensors of several floating dtypes, or of float64.
     """
-    params = list(function.parameters()) if isinstance(function, torch.nn.Module) else []
-    for group in (params, tensors):
+    for group in groups:
         found = {t.dtype for t in group if t.is_floating_point()}
+        if widest and len(found) > 1 and found <= _DTYPES.keys():
+            return "float32"
         if len(found) > 1 or not found <= _DTYPES.keys():
             names = ", ".join(sorted(str(dtype) for dtype in found))
             raise UnsupportedDtype(

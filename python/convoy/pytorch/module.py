@@ -25,7 +25,8 @@ from .batches import (
     rows_of,
     with_batch,
 )
-from .importer import precision_of, trace
+from .importer import parameters_of, precision_of, trace
+from .results import in_place, results_of
 from .runner import Batched, GraphRunner, Runner, Tensors, Turns
 from .structure import TENSOR, Arguments, unflatten
 
@@ -46,9 +47,10 @@ class TorchModule:
         sizes: Sequence[int],
         precision: str | None,
         options: Mapping[str, Any],
-        mixed: bool = False,
+        subgraph: bool = False,
     ) -> None:
-        """``mixed`` allows tensors in host memory beside those of a GPU, where all of it runs."""
+        """A ``subgraph`` of a program may have tensors in host memory beside those of a GPU, where
+        all of it runs, and its results share memory and have strides as in PyTorch."""
         check_options(options)
         if isinstance(module, TorchModule):
             raise InvalidOption("a module that is compiled", "the module that it was made from")
@@ -60,11 +62,14 @@ class TorchModule:
             raise InvalidOption(
                 f"example inputs ({err})", "the arguments of a call: a tensor, or a tuple"
             ) from None
-        if other := next((t.layout for t in tensors if t.layout != torch.strided), None):
-            raise InvalidOption(f"a tensor of {other}", "dense tensors", "tensor.to_dense()")
+        for one in tensors:
+            if one.layout != torch.strided or one.is_nested:
+                kind = "nested tensor" if one.is_nested else f"tensor of {one.layout}"
+                remedy = "tensor.to_padded_tensor(0)" if one.is_nested else "tensor.to_dense()"
+                raise InvalidOption(f"a {kind}", "dense tensors", remedy)
         self._examples = [t.detach() for t in tensors]
-        self.device = device_of(module, tensors, mixed)
-        self.precision = precision or precision_of(module, tensors)
+        self.device, self._subgraph = device_of(module, tensors, subgraph), subgraph
+        self.precision = precision or precision_of(parameters_of(module), tensors)
         # A call by position with nothing but tensors needs neither binding nor flattening.
         self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
         self._expected = [(t.shape, t.dtype, t.device) for t in self._examples]
@@ -83,6 +88,8 @@ class TorchModule:
         with report.stage("trace"):
             traced = [trace(self.module, self._structure, tensors) for tensors in examples]
         structure = traced[0].result
+        # Now, since the conversion gives inputs other names.
+        results = results_of(traced[0].program) if self._subgraph else []
         # Most modules give one tensor.
         self._rebuild: Callable[[Tensors], Any] = functools.partial(unflatten, structure)
         if structure == TENSOR:
@@ -95,6 +102,7 @@ class TorchModule:
         given = [device for _, _, device in self._expected]
         if any(device != self.device for device in (*given, *traced[0].devices)):
             self._run = between_devices(self._run, self.device, traced[0].devices)
+        self._run = in_place(self._run, results)
 
     def _runner(self) -> Callable[..., Tensors]:
         import tvm

@@ -72,6 +72,12 @@ def untraceable(
 ) -> ConvoyError:
     """What torch.export raised, with the submodule and the line of the user's code; where a call
     fails without Convoy, too, an error about its arguments."""
+    if "Guard failed" in str(err):
+        return InvalidOption(
+            f"example inputs that the exported program does not take ({raised(err)})",
+            "inputs of the sizes that it was exported for",
+            "torch.export.export(..., dynamic_shapes=...) leaves sizes open.",
+        )
     if (own := _failure(function, args, kwargs)) is not None:
         return InvalidOption(
             f"example inputs for which the module raises{_place(function, own)} {raised(own)}",

@@ -19,7 +19,7 @@ from ..progress import Stages, stages
 from ..training import Scaling, TrainingSession, train_step
 from ..training.names import COUNT, LEARNING_RATE, RANDOM, StepNames
 from .content import program_content
-from .importer import precision_of, to_relax, trace
+from .importer import parameters_of, precision_of, to_relax, trace
 from .module import device_of
 from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
@@ -101,7 +101,7 @@ class TrainingStep:
         network = _step(traced.program, self._inputs, weights, moving, optimizer, scaling, report)
         self.device = device_of(module, examples)
         on_gpu = self.device.type == "cuda"
-        precision = precision or precision_of(module, examples)
+        precision = precision or precision_of(parameters_of(module), examples)
         target, options = "cuda" if on_gpu else "llvm", {**options, "progress": report}
         self.built = pipeline.build_sources([network], target, precision=precision, **options)
         held_names = [info.name for info in self.built.meta.inputs]

@@ -42,7 +42,9 @@ def selected(name: str, a: Expr, b: Expr) -> Expr:
     """Return the "max" or "min" of floats by a comparison, as on CPUs."""
     replaced = a < b if name == "max" else a > b
     if not isinstance(b, tirx.FloatImm):
-        replaced = tirx.any(replaced, tirx.isnan(b))
+        # TVM asks no bfloat16 whether it is NaN.
+        wide = b.astype("float32") if str(b.ty.dtype) == "bfloat16" else b
+        replaced = tirx.any(replaced, tirx.isnan(wide))
     return tirx.Select(replaced, b, a)
 
 
