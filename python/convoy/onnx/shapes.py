@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Size = int | str
 
+#: What exporters write for an open size without a name, beside signs alone such as ``?``.
+_NAMELESS = ("none", "unknown", "dynamic")
+
 
 def input_shapes(
     inputs: Sequence[onnx.ValueInfoProto],
@@ -72,9 +75,15 @@ def _declared(value: onnx.ValueInfoProto) -> tuple[Size, ...] | None:
     if not tensor.HasField("shape"):
         return None
     return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _name(d.dim_param)
         for d in tensor.shape.dim
     )
+
+
+def _name(text: str) -> str:
+    """The name of an open size; empty for one that stands for sizes of any kind."""
+    named = any(map(str.isalpha, text)) and text.lower() not in _NAMELESS
+    return text if named else ""
 
 
 def _match(
@@ -112,7 +121,7 @@ def _batch(name: str, size: Size, batch: int, sizes: dict[str, int]) -> int:
 def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     """The error that lists all open inputs and what to give for them."""
     got = ", ".join(f"{n!r} of shape {_text(s) if s else '?'}" for n, s in wanted.items())
-    examples = {name: _example(shape) for name, shape in wanted.items()}
+    examples = _examples(wanted)
     options = " ".join(
         "--shape " + shlex.quote(f"{name}={','.join(map(str, s))}") for name, s in examples.items()
     )
@@ -123,12 +132,26 @@ def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     return DynamicShape(f"input{'s' * (len(wanted) > 1)} {got}", "a number for each size", remedy)
 
 
-def _example(shape: tuple[Size, ...] | None) -> tuple[int, ...]:
-    """Sizes to type: one for the batch, of an image or of a sequence for the others."""
-    if shape is None:
-        return (1,)
-    usual = {3: 224, 4: 224, 5: 32}.get(len(shape), 128)
-    return tuple(s if isinstance(s, int) else 1 if i == 0 else usual for i, s in enumerate(shape))
+def _examples(wanted: Mapping[str, tuple[Size, ...] | None]) -> dict[str, tuple[int, ...]]:
+    """Sizes to type: one for a batch, of an image or of a sequence for others; a name has one."""
+    shapes = {name: ("",) if shape is None else shape for name, shape in wanted.items()}
+    axes = [(size, axis) for shape in shapes.values() for axis, size in enumerate(shape)]
+    sizes = {
+        size: 1
+        for size, axis in axes
+        if isinstance(size, str) and size and (axis == 0 or "batch" in size.lower())
+    }
+
+    def example(size: Size, axis: int, rank: int) -> int:
+        if isinstance(size, int):
+            return size
+        usual = {3: 224, 4: 224, 5: 32}.get(rank, 128) if axis else 1
+        return sizes.setdefault(size, usual) if size else usual
+
+    return {
+        name: tuple(example(size, axis, len(shape)) for axis, size in enumerate(shape))
+        for name, shape in shapes.items()
+    }
 
 
 def _text(shape: Sequence[Size]) -> str:
