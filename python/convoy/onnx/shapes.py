@@ -1,13 +1,17 @@
-"""Sizes of a model's inputs: what is open is given."""
+"""Sizes and constant values of a model's inputs: what is open is given."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import DynamicShape, InvalidOption
 from ..ir.sizes import check_batch, check_shape
+from .call import numpy_dtype
 
 if TYPE_CHECKING:
     import onnx
@@ -66,6 +70,37 @@ def input_shapes(
             found[name] = tuple(int(size) for size in axes)
     if open_inputs:
         raise _open_axes(open_inputs)
+    return found
+
+
+def constant_inputs(
+    inputs: Sequence[onnx.ValueInfoProto], constants: Mapping[str, Any], dtypes: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """Values of inputs by name as arrays of their dtypes, and of their shapes where known.
+
+    Raises:
+        InvalidOption: A value for an unknown input, or one that its dtype or shape does not take.
+    """
+    declared = {value.name: _declared(value) for value in inputs}
+    if unknown := constants.keys() - declared.keys():
+        names = ", ".join(map(repr, declared)) or "none: it has no inputs"
+        raise InvalidOption(f"a constant for input {min(unknown)!r}", f"one of {names}")
+    found = {}
+    for name, value in constants.items():
+        given, dtype, shape = np.asarray(value), numpy_dtype(dtypes[name]), declared[name]
+        fits = given.dtype.kind in "biuf" and (given.astype(dtype) == given).all()
+        if not fits and not (given.dtype.kind == dtype.kind == "f"):
+            raise InvalidOption(f"constant {value!r} for input {name!r}", f"numbers of {dtype}")
+        array = given.astype(dtype)
+        if shape is not None and len(shape) != array.ndim:
+            sizes = [size if isinstance(size, int) else -1 for size in shape]
+            rest = math.prod(size for size in sizes if size != -1)
+            if sizes.count(-1) > 1 or (array.size % rest if -1 in sizes else array.size != rest):
+                raise InvalidOption(
+                    f"a constant of shape {_text(array.shape)} for input {name!r}", _text(shape)
+                )
+            array = array.reshape(sizes)
+        found[name] = array
     return found
 
 
