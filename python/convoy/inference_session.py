@@ -68,6 +68,7 @@ class InferenceSession:
         target: "cuda" or "llvm" in place of providers (default: cuda if there is a GPU).
         shapes: Shapes of inputs by name, for axes that a model leaves open.
         batch: The size of a first axis that is open.
+        constants: Values of inputs of an ONNX model by name, which become constants.
         options: Keyword arguments of :func:`convoy.build`.
 
     Raises:
@@ -92,6 +93,7 @@ class InferenceSession:
         target: str = "",
         shapes: Mapping[str, Sequence[int]] | None = None,
         batch: int | None = None,
+        constants: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         check_session_options(sess_options)
@@ -99,11 +101,12 @@ class InferenceSession:
         if target and places:
             raise InvalidOption("providers= and target=", "one of both")
         module = _compiled_module(path_or_bytes)
+        reading = {"shapes": shapes, "batch": batch, "constants": constants}
         if module is None:
             place = Place(target) if target else first_present(places, _has_gpu)
-            self._compiled = _build(path_or_bytes, place.target, shapes, batch, options)
+            self._compiled = _build(path_or_bytes, place.target, reading, options)
         else:
-            shared = {"target": target, "shapes": shapes, "batch": batch}
+            shared = {"target": target, **reading}
             if named := [name for name, value in shared.items() if value] + list(options):
                 raise InvalidOption(
                     f"{named[0]}= for a module that is compiled", "a model to build"
@@ -207,27 +210,22 @@ def _device(target: str, index: int) -> tvm.runtime.Device:
 
 
 def _build(
-    given: Any,
-    target: str,
-    shapes: Mapping[str, Sequence[int]] | None,
-    batch: int | None,
-    options: Mapping[str, Any],
+    given: Any, target: str, reading: Mapping[str, Any], options: Mapping[str, Any]
 ) -> CompiledModule:
     from .pipeline import build
 
-    return build(_module(given, shapes, batch), target, **options)
+    return build(_module(given, reading), target, **options)
 
 
-def _module(given: Any, shapes: Mapping[str, Sequence[int]] | None, batch: int | None) -> Any:
+def _module(given: Any, reading: Mapping[str, Any]) -> Any:
     """The Relax module of a model file, of an ONNX model, or as it is given."""
     from .frontend import model_file
     from .frontend.onnx import from_onnx
 
     if isinstance(given, str | os.PathLike):
-        return model_file.read(Path(given), batch=batch, shapes=shapes)
+        return model_file.read(Path(given), **reading)
     if isinstance(given, bytes) or hasattr(given, "opset_import"):
-        return from_onnx(given, shapes, batch)
-    if shapes or batch is not None:
-        name = "shapes" if shapes else "batch"
-        raise InvalidOption(f"{name}= for a Relax module, which has its own", "a model file")
+        return from_onnx(given, **reading)
+    if named := [name for name, value in reading.items() if value is not None and value != {}]:
+        raise InvalidOption(f"{named[0]}= for a Relax module, which has its own", "a model file")
     return given

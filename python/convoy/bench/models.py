@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DynamicShape, InvalidModel, InvalidOption
 from ..frontend import model_file
@@ -24,6 +24,7 @@ def read(
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     outputs: Sequence[str] | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> tvm.IRModule:
     """Read a model file or a program of ``torch.export.save``, its parameters bound.
 
@@ -32,8 +33,8 @@ def read(
         UnsupportedOp: As :func:`convoy.compile`, for a program.
     """
     if path.suffix != EXPORTED:
-        return model_file.read(path, params, batch, shapes, outputs)
-    given = {"--params": params, "--shape": shapes, "--end": outputs}
+        return model_file.read(path, params, batch, shapes, outputs, constants)
+    given = {"--params": params, "--shape": shapes, "--end": outputs, "--constant": constants}
     if named := [name for name, value in given.items() if value]:
         raise InvalidOption(
             f"{named[0]} for an exported program", "--batch alone, for what it leaves open"

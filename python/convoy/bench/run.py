@@ -42,6 +42,7 @@ def bench(
     params: Path | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     outputs: Sequence[str] | None = None,
+    constants: Mapping[str, Any] | None = None,
     seconds: float = 2.0,
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -60,6 +61,7 @@ def bench(
         params: Parameters of a Relay model; none: random ones.
         shapes: Shapes of inputs by name, for those that a model leaves open.
         outputs: Names of tensors to end an ONNX model at, instead of its own outputs.
+        constants: Values of inputs of an ONNX model by name, which become constants.
         seconds: Of timing, for each system and batch size.
         options: More keyword arguments of :func:`convoy.build`.
 
@@ -71,6 +73,7 @@ def bench(
         raise InvalidOption(f"--against {unknown[0]}", f"some of {', '.join(systems.PEERS)}")
     if not 0 < seconds < math.inf:
         raise InvalidOption(f"seconds={seconds}", "seconds of timing, more than 0")
+    asked = {"--shape": shapes, "--end": outputs, "--constant": constants}
     report = stages(progress)
     target = target or ("cuda" if present_device() else "llvm")
     rows: list[Row] = []
@@ -78,9 +81,9 @@ def bench(
         before, started = used_bytes(target), time.perf_counter()
         with report.stage("load" if path.suffix == models.COMPILED else "build"):
             if path.suffix == models.COMPILED:
-                compiled = _loaded(path, batch, precision, shapes, outputs)
+                compiled = _loaded(path, batch, precision, asked)
             else:
-                mod = models.read(path, params, batch, shapes, outputs)
+                mod = models.read(path, params, batch, shapes, outputs, constants)
                 more = {**(options or {}), "progress": report} if target == "cuda" else {}
                 compiled = pipeline.build(mod, target, precision=precision, **more)
         build_s, target = time.perf_counter() - started, compiled.meta.target
@@ -95,13 +98,11 @@ def _loaded(
     path: Path,
     batch: int | None,
     precision: str | None,
-    shapes: Mapping[str, Sequence[int]] | None,
-    outputs: Sequence[str] | None,
+    asked: Mapping[str, Any],
 ) -> CompiledModule:
     """A compiled module. Raises InvalidOption for what it was not built with."""
-    if shapes or outputs:
-        name = "--shape" if shapes else "--end"
-        raise InvalidOption(f"{name} for a module that is compiled", "a model")
+    if named := [option for option, value in asked.items() if value]:
+        raise InvalidOption(f"{named[0]} for a module that is compiled", "a model")
     compiled = load(path)
     own = _batch(compiled)
     if batch not in (None, own):

@@ -15,6 +15,7 @@ from . import options
 from .options import (
     Backends,
     BudgetSeconds,
+    Constant,
     End,
     Html,
     Json,
@@ -57,6 +58,7 @@ def bench(
     params: Params = None,
     shape: Shape = None,
     end: End = "",
+    constant: Constant = None,
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
     records: Records = None,
@@ -92,6 +94,7 @@ def bench(
         params=params,
         shapes=options.shapes(shape or []),
         outputs=options.ends(end),
+        constants=options.constants(constant or []),
         seconds=seconds,
         options={**placing, "streams": streams},
     )

@@ -13,6 +13,7 @@ from .options import (
     Backends,
     Batch,
     BudgetSeconds,
+    Constant,
     End,
     Html,
     Kernels,
@@ -36,6 +37,7 @@ def build(
     batch: Batch = None,
     shape: Shape = None,
     end: End = "",
+    constant: Constant = None,
     precision: Annotated[str, typer.Option(help="Default: float16 on cuda, float32 on llvm.")] = "",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -67,7 +69,7 @@ def build(
     placing = options.placement_options(objective, backends, records, search, kernels, budget)
     check_options(precision=precision or "float32", **placing)
     pipeline.find_backends(placing["backends"])
-    mod = options.read_model(model, params, batch, shape, end)
+    mod = options.read_model(model, params, batch, shape, end, constant)
     if target == "llvm":
         compiled = pipeline.build(
             mod, target, precision=precision or None, streams=streams, cache=cache

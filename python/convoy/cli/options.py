@@ -9,6 +9,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
 
+import numpy as np
 import typer
 
 from ..errors import InvalidOption
@@ -29,6 +30,10 @@ Shape = Annotated[
 ]
 End = Annotated[
     str, typer.Option("--end", help="End an ONNX model at these tensors, separated by commas.")
+]
+Constant = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(help="Value of an input of an ONNX model, which it keeps: sr=16000. Repeatable."),
 ]
 Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
 Objective = Annotated[str, typer.Option(help="How it will be run: graph, stream or sync.")]
@@ -93,18 +98,49 @@ def read_model(
     batch: int | None,
     shape: list[str] | None = None,
     end: str = "",
+    constant: list[str] | None = None,
 ) -> tvm.IRModule:
     """Read a model file as the options say; raises InvalidOption and the errors of reading."""
     from ..bench import models
     from ..progress import Stages
 
     with Stages().stage("import"):
-        return models.read(path, params, batch, shapes(shape or []), ends(end))
+        sizes, values = shapes(shape or []), constants(constant or [])
+        return models.read(path, params, batch, sizes, ends(end), values)
 
 
 def ends(text: str) -> list[str] | None:
     """Return the names in ``--end``; None for the model's own outputs."""
     return text.split(",") if text else None
+
+
+def constants(texts: list[str]) -> dict[str, np.ndarray]:
+    """Values by name of texts such as ``sr=16000`` and ``size=640,640``.
+
+    Raises:
+        InvalidOption: Another text.
+    """
+    found = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            values = [_number(number) for number in numbers.split(",")]
+        except ValueError:
+            name = ""
+        if not name:
+            raise InvalidOption(f"--constant {text}", "a name and numbers, such as sr=16000")
+        found[name] = np.array(values if len(values) > 1 else values[0])
+    return found
+
+
+def _number(text: str) -> float | int | bool:
+    """A number, or a bool as ONNX and Python write it."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:

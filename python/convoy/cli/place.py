@@ -14,6 +14,7 @@ from .options import (
     Backends,
     Batch,
     BudgetSeconds,
+    Constant,
     End,
     Html,
     Json,
@@ -40,6 +41,7 @@ def place(
     batch: Batch = None,
     shape: Shape = None,
     end: End = "",
+    constant: Constant = None,
     precision: Precision = "float16",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -77,7 +79,7 @@ def place(
     check_options(precision=precision, costs=costs or None, seconds=seconds, **placing)
     find_backends(placing["backends"])
     placement = place_network(
-        options.read_model(model, params, batch, shape, end),
+        options.read_model(model, params, batch, shape, end, constant),
         precision=precision,
         seconds=seconds,
         costs=costs or None,

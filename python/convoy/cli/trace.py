@@ -11,6 +11,7 @@ from . import options
 from .options import (
     Backends,
     Batch,
+    Constant,
     End,
     Html,
     Objective,
@@ -40,6 +41,7 @@ def trace(
     batch: Batch = None,
     shape: Shape = None,
     end: End = "",
+    constant: Constant = None,
     precision: Precision = "float16",
     objective: Objective = "graph",
     backends: Backends = options.ALL_BACKENDS,
@@ -64,7 +66,7 @@ def trace(
         report = _of_module(source)
     else:
         placing = options.placement_options(objective, backends, records, search)
-        mod = options.read_model(source, params, batch, shape, end)
+        mod = options.read_model(source, params, batch, shape, end, constant)
         name = options.network_name(source, batch)
         report = _of_network(mod, name, precision, streams, placing)
     lines = report.timelines

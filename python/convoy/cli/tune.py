@@ -12,7 +12,7 @@ import typer
 from ..errors import InvalidOption
 from ..ir.defaults import LIBRARIES
 from ..ir.workload import Workload
-from .options import End, Shape
+from .options import Constant, End, Shape
 from .output import say
 from .workloads import find_workloads
 
@@ -34,6 +34,7 @@ def tune(
     batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,
     shape: Shape = None,
     end: End = "",
+    constant: Constant = None,
     precision: Annotated[
         str, typer.Option(help="For models: float32, tf32, float16 or bfloat16.")
     ] = "float16",
@@ -80,7 +81,7 @@ def tune(
 
     if write_list is not None:
         check_writable(write_list)
-    found = find_workloads(source, params, batch, precision, joint, shape, end)
+    found = find_workloads(source, params, batch, precision, joint, shape, end, constant)
     workloads = [workload for workload in found if contains in workload.key]
     if not workloads:
         got = f"no workload with {contains!r} in its key" if found else "no workload to tune"

@@ -19,6 +19,7 @@ def find_workloads(
     joint: bool = True,
     shape: list[str] | None = None,
     end: str = "",
+    constant: list[str] | None = None,
 ) -> list[Workload]:
     """Return the distinct workloads of model files and lists, in their order.
 
@@ -47,7 +48,7 @@ def find_workloads(
         else:
             from ..pipeline import workloads_of
 
-            module = read_model(path, params, batch, shape, end)
+            module = read_model(path, params, batch, shape, end, constant)
             listed = workloads_of(
                 module, precision=precision, search="exact" if joint else "greedy"
             )

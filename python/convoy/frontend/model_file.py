@@ -30,12 +30,14 @@ def read(
     batch: int | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     outputs: Sequence[str] | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> tvm.IRModule:
     """Read a model file as a Relax module with its parameters bound.
 
     Args:
         shapes: Shapes of inputs by name, for those that the model leaves open.
         outputs: Names of tensors to end an ONNX model at, instead of its own outputs.
+        constants: Values of inputs of an ONNX model by name, which become constants.
         params: A file of Relay's save_param_dict or an ``.npz``. A Relay network without one gets
             random parameters (normal weights scaled by their fan-in, batch norms near identity),
             which is enough for placement and timing.
@@ -58,9 +60,10 @@ def read(
             raise InvalidOption("--params for an ONNX model", "none: the model has its weights")
         from .onnx import from_onnx
 
-        return from_onnx(path, shapes, batch, outputs)
-    if outputs:
-        raise InvalidOption(f"outputs {', '.join(outputs)} of a Relay network", "an ONNX model")
+        return from_onnx(path, shapes, batch, outputs, constants)
+    if named := [*(outputs or ()), *(constants or ())]:
+        what = "outputs" if outputs else "constants"
+        raise InvalidOption(f"{what} {', '.join(named)} of a Relay network", "an ONNX model")
     from .. import relay
     from ..relay.batch import with_batch, with_shapes
     from ..relay.convert import to_relax

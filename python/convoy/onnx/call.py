@@ -25,6 +25,12 @@ CONVERTERS: dict[tuple[str, str], Converter] = {}
 #: The opset whose operators converters call.
 OPSET = 18
 
+#: What to do about shapes and branches that depend on an input.
+CONSTANTS = (
+    "Give the input that it depends on as a constant, for example constants={'rate': 16000} of "
+    "convoy.from_onnx, --constant rate=16000."
+)
+
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16",
@@ -104,7 +110,7 @@ class Call:
             found = self.importer.parameters.get(id(self.inputs[index]))
         if found is None:
             raise self.unsupported(
-                f"whose {what} depends on the model's inputs", f"a constant {what}"
+                f"whose {what} depends on the model's inputs", f"a constant {what}", CONSTANTS
             )
         return found
 
@@ -208,9 +214,9 @@ class Call:
     def _where(self) -> str:
         return f"ONNX operator {self.op}" + (f" ({self.name!r})" if self.name else "")
 
-    def unsupported(self, got: str, expected: str = "") -> UnsupportedOp:
+    def unsupported(self, got: str, expected: str = "", remedy: str = "") -> UnsupportedOp:
         """The error for a call that cannot be converted."""
-        return UnsupportedOp(f"{self._where} {got}".rstrip(), expected)
+        return UnsupportedOp(f"{self._where} {got}".rstrip(), expected, remedy)
 
     @contextmanager
     def naming(self) -> Iterator[None]:

@@ -69,11 +69,12 @@ class Importer:
             found[tensor.values.name] = self.weights.sparse(tensor)
         return found
 
-    def outputs(self, given: Mapping[str, Expr], names: Sequence[str]) -> list[Any]:
+    def outputs(self, given: Mapping[str, Value], names: Sequence[str]) -> list[Any]:
         """Emit what tensors need; return their values, lists for sequences.
 
         Args:
-            given: Expressions of the inputs, and of weights that are to be variables, by name.
+            given: Expressions of the inputs, and of weights that are to be variables, by name, and
+                arrays of inputs that are constants.
             names: Names of tensors.
 
         Raises:

@@ -1,18 +1,25 @@
-"""Sizes of a model's inputs: what is open is given."""
+"""Sizes and constant values of a model's inputs: what is open is given."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import DynamicShape, InvalidOption
 from ..ir.sizes import check_batch, check_shape
+from .call import numpy_dtype
 
 if TYPE_CHECKING:
     import onnx
 
 Size = int | str
+
+#: What exporters write for an open size without a name, beside signs alone such as ``?``.
+_NAMELESS = ("none", "unknown", "dynamic")
 
 
 def input_shapes(
@@ -66,15 +73,52 @@ def input_shapes(
     return found
 
 
+def constant_inputs(
+    inputs: Sequence[onnx.ValueInfoProto], constants: Mapping[str, Any], dtypes: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """Values of inputs by name as arrays of their dtypes, and of their shapes where known.
+
+    Raises:
+        InvalidOption: A value for an unknown input, or one that its dtype or shape does not take.
+    """
+    declared = {value.name: _declared(value) for value in inputs}
+    if unknown := constants.keys() - declared.keys():
+        names = ", ".join(map(repr, declared)) or "none: it has no inputs"
+        raise InvalidOption(f"a constant for input {min(unknown)!r}", f"one of {names}")
+    found = {}
+    for name, value in constants.items():
+        given, dtype, shape = np.asarray(value), numpy_dtype(dtypes[name]), declared[name]
+        fits = given.dtype.kind in "biuf" and (given.astype(dtype) == given).all()
+        if not fits and not (given.dtype.kind == dtype.kind == "f"):
+            raise InvalidOption(f"constant {value!r} for input {name!r}", f"numbers of {dtype}")
+        array = given.astype(dtype)
+        if shape is not None and len(shape) != array.ndim:
+            sizes = [size if isinstance(size, int) else -1 for size in shape]
+            rest = math.prod(size for size in sizes if size != -1)
+            if sizes.count(-1) > 1 or (array.size % rest if -1 in sizes else array.size != rest):
+                raise InvalidOption(
+                    f"a constant of shape {_text(array.shape)} for input {name!r}", _text(shape)
+                )
+            array = array.reshape(sizes)
+        found[name] = array
+    return found
+
+
 def _declared(value: onnx.ValueInfoProto) -> tuple[Size, ...] | None:
     """Sizes as a model declares them: numbers, names, "" for neither; None: not even the rank."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
     return tuple(
-        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _name(d.dim_param)
         for d in tensor.shape.dim
     )
+
+
+def _name(text: str) -> str:
+    """The name of an open size; empty for one that stands for sizes of any kind."""
+    named = any(map(str.isalpha, text)) and text.lower() not in _NAMELESS
+    return text if named else ""
 
 
 def _match(
@@ -112,7 +156,7 @@ def _batch(name: str, size: Size, batch: int, sizes: dict[str, int]) -> int:
 def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     """The error that lists all open inputs and what to give for them."""
     got = ", ".join(f"{n!r} of shape {_text(s) if s else '?'}" for n, s in wanted.items())
-    examples = {name: _example(shape) for name, shape in wanted.items()}
+    examples = _examples(wanted)
     options = " ".join(
         "--shape " + shlex.quote(f"{name}={','.join(map(str, s))}") for name, s in examples.items()
     )
@@ -123,12 +167,26 @@ def _open_axes(wanted: Mapping[str, tuple[Size, ...] | None]) -> DynamicShape:
     return DynamicShape(f"input{'s' * (len(wanted) > 1)} {got}", "a number for each size", remedy)
 
 
-def _example(shape: tuple[Size, ...] | None) -> tuple[int, ...]:
-    """Sizes to type: one for the batch, of an image or of a sequence for the others."""
-    if shape is None:
-        return (1,)
-    usual = {3: 224, 4: 224, 5: 32}.get(len(shape), 128)
-    return tuple(s if isinstance(s, int) else 1 if i == 0 else usual for i, s in enumerate(shape))
+def _examples(wanted: Mapping[str, tuple[Size, ...] | None]) -> dict[str, tuple[int, ...]]:
+    """Sizes to type: one for a batch, of an image or of a sequence for others; a name has one."""
+    shapes = {name: ("",) if shape is None else shape for name, shape in wanted.items()}
+    axes = [(size, axis) for shape in shapes.values() for axis, size in enumerate(shape)]
+    sizes = {
+        size: 1
+        for size, axis in axes
+        if isinstance(size, str) and size and (axis == 0 or "batch" in size.lower())
+    }
+
+    def example(size: Size, axis: int, rank: int) -> int:
+        if isinstance(size, int):
+            return size
+        usual = {3: 224, 4: 224, 5: 32}.get(rank, 128) if axis else 1
+        return sizes.setdefault(size, usual) if size else usual
+
+    return {
+        name: tuple(example(size, axis, len(shape)) for axis, size in enumerate(shape))
+        for name, shape in shapes.items()
+    }
 
 
 def _text(shape: Sequence[Size]) -> str:

@@ -33,6 +33,23 @@ def test_one_error_says_what_to_type_for_all() -> None:
     assert input_shapes(inputs, given) == {**given, "scale": (1,)}
 
 
+def test_a_name_has_one_size_in_what_to_type() -> None:
+    inputs = declared(x=["batch", "T"], state=[2, "batch", 8], h=[2, "batch_size", "N"], z=["N", 3])
+    with pytest.raises(errors.DynamicShape) as raised:
+        input_shapes(inputs, {})
+    options = "x=1,128 --shape state=2,1,8 --shape h=2,1,1 --shape z=1,3"
+    assert options in str(raised.value)
+    assert input_shapes(inputs, shapes(options.split(" --shape ")))["state"] == (2, 1, 8)
+
+
+@pytest.mark.parametrize("sign", ["?", "-1", "*", "None"])
+def test_signs_for_any_size_are_no_names(sign: str) -> None:
+    inputs = declared(x=[sign, 3, sign, sign])
+    assert input_shapes(inputs, {"x": (1, 3, 48, 192)}) == {"x": (1, 3, 48, 192)}
+    with pytest.raises(errors.DynamicShape, match=r"of shape \(\?, 3, \?, \?\).*x=1,3,224,224"):
+        input_shapes(inputs, {})
+
+
 def test_names_are_quoted_for_the_shell() -> None:
     with pytest.raises(errors.DynamicShape, match="--shape 'my image=1,3,224,224', in Python"):
         input_shapes(declared(**{"my image": ["N", 3, "H", "W"]}), {})

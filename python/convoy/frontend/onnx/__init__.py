@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import relax
@@ -14,7 +14,7 @@ from tvm import relax
 from ...errors import UnsupportedOp
 from ...ir.names import OUTPUT_NAMES
 from ...onnx.importer import Importer, element_type
-from ...onnx.shapes import input_shapes
+from ...onnx.shapes import constant_inputs, input_shapes
 from ...onnx.weights import Weights
 from .builder import RelaxBuilder
 
@@ -29,6 +29,7 @@ def from_onnx(
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch: int | None = None,
     outputs: Sequence[str] | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> tvm.IRModule:
     """Convert an ONNX model to a Relax module for :func:`convoy.build` and :func:`convoy.place`.
 
@@ -39,9 +40,12 @@ def from_onnx(
         shapes: Shapes of inputs by name, for those with open axes.
         batch: The size of a first axis that is open.
         outputs: Names of any tensors of the model to end it at, instead of its own outputs.
+        constants: Values of inputs by name, which are no inputs of the module then: sampling
+            rates, sizes and flags that shapes or branches depend on.
 
     Raises:
-        InvalidOption: A shape that contradicts the model's, or for an input that it does not have.
+        InvalidOption: A shape or constant that contradicts the model, or for an input that it does
+            not have.
         DynamicShape: An open axis without a size; says what to give.
         UnsupportedOp: An operator, or a use of one, that there is no converter for; by name.
         UnsupportedDtype: A tensor of text, complex numbers, float8 or fewer than eight bits.
@@ -58,12 +62,18 @@ def from_onnx(
     importer = Importer(model, Weights(folder), builder)
     inputs = importer.inputs()
     dtypes = {value.name: element_type(value) for value in inputs}
-    sizes = input_shapes(inputs, shapes or {}, batch)
-    params = {name: relax.Var(name, relax.TensorType(sizes[name], dtypes[name])) for name in dtypes}
+    known = constant_inputs(inputs, constants or {}, dtypes)
+    given = {**(shapes or {}), **{name: array.shape for name, array in known.items()}}
+    sizes = input_shapes(inputs, given, batch)
+    params = {
+        name: relax.Var(name, relax.TensorType(sizes[name], dtype))
+        for name, dtype in dtypes.items()
+        if name not in known
+    }
     block = builder.block
     with _closed_on_errors(block), block.function("main", list(params.values())):
         with block.dataflow():
-            found = importer.outputs(params, names)
+            found = importer.outputs({**params, **known}, names)
             if lists := [name for name, v in zip(names, found, strict=True) if type(v) is list]:
                 raise UnsupportedOp(f"an output {lists[0]!r} that is a sequence", "tensors")
             result = found[0] if len(found) == 1 else relax.Tuple(found)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..call import Call, Value, converter
+from ...errors import ConvoyError
+from ..call import CONSTANTS, Call, Value, converter
 
 if TYPE_CHECKING:
     import onnx
@@ -29,9 +30,13 @@ def if_(call: Call) -> Value:
     branches = call.attrs["then_branch"], call.attrs["else_branch"]
     if condition is not None:
         return _as_tuple(body(call, branches[0] if condition.any() else branches[1], []))
-    pairs = zip(*(body(call, branch, []) for branch in branches), strict=True)
+    try:
+        results = [body(call, branch, []) for branch in branches]
+    except ConvoyError as err:
+        remedy = f"{CONSTANTS} Then one branch is left. {err.remedy}".rstrip()
+        raise type(err)(err.got, err.expected, remedy) from err
     found = []
-    for a, b in pairs:
+    for a, b in zip(*results, strict=True):
         if a is b:
             found.append(a)
             continue
@@ -40,6 +45,7 @@ def if_(call: Call) -> Value:
             raise call.unsupported(
                 f"with a computed condition and branches of {inner[0]} and {inner[1]}",
                 "branches of one shape and dtype, or a condition that is known",
+                CONSTANTS,
             )
         flag = call.reshape(call.value(0), ())
         found.append(call.do("Where", flag, a, b))
