@@ -9,7 +9,7 @@ import pytest
 
 from convoy import paths
 from convoy.cost.model import CostModel
-from convoy.cost.nearest import Neighbours
+from convoy.cost.nearest import Neighbours, least_us
 from convoy.cost.price import price
 from convoy.cost.recorded import RecordedCost
 from convoy.ir.candidate import Candidate, Decline
@@ -43,6 +43,16 @@ def of(samples: dict[Workload, list[HostSample]], device: Device) -> Neighbours:
 def ranked(neighbours: Neighbours, workload: Workload, *candidates: Candidate) -> list[str]:
     found = zip(neighbours.estimates(workload, candidates), candidates, strict=True)
     return [c.kernel for _, c in sorted(found, key=lambda pair: pair[0].kernel_us)]
+
+
+def test_dense_convolutions_say_little_of_depthwise_ones() -> None:
+    dense = {conv(28): [sample(FAST, 9.0)]}
+    depthwise = dataclasses.replace(conv(28), groups=256)
+    (few,) = of(dense, H200).estimates(depthwise, [FAST])
+    (known,) = of({**dense, depthwise: [sample(FAST, 9.0)]}, H200).estimates(depthwise, [FAST])
+    assert few is not None and known is not None
+    assert few.kernel_us > 10 * least_us(depthwise, H200)
+    assert known.kernel_us < 10 * least_us(depthwise, H200)
 
 
 def test_near_workloads_decide_which_kernel_wins() -> None:
