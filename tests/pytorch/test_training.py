@@ -283,3 +283,60 @@ def test_what_cannot_be_trained() -> None:
     for options in ({"loss_scale": 0}, {"loss_scale": "auto"}, {"clip_norm": -1.0}):
         with pytest.raises(errors.InvalidOption, match=next(iter(options))):
             compile_training_step(net, cross_entropy, sgd(net), x, labels, **options)
+
+
+class Shared(nn.Module):
+    """Calls a batch norm twice in a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+    def forward(self, left: Any, right: Any) -> Any:
+        return self.body(left) - self.body(right)
+
+
+def spectral() -> Any:
+    """The new singular vectors do not depend on both old ones."""
+    return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)), nn.ReLU())
+
+
+@pytest.mark.parametrize("make", [Shared, spectral])
+def test_state_after_steps(make: Any) -> None:
+    from convoy.pytorch.training import compile_training_step
+
+    torch.manual_seed(0)
+    net = make()
+    reference = copy.deepcopy(net)
+    optimizers = [torch.optim.SGD(one.parameters(), 0.1) for one in (net, reference)]
+    count = 2 if make is Shared else 1
+    inputs, labels = tuple(torch.randn(5, 4) for _ in range(count)), torch.randint(0, 3, (5,))
+    step = compile_training_step(net, cross_entropy, optimizers[0], inputs, labels)
+    for _ in range(2):
+        got, want = step(inputs, labels), cross_entropy(reference(*inputs), labels)
+        torch.testing.assert_close(got, want.detach())
+        optimizers[1].zero_grad()
+        want.backward()
+        optimizers[1].step()
+    step.update_module()
+    torch.testing.assert_close(dict(net.state_dict()), dict(reference.state_dict()))
+
+
+def test_counters_that_a_step_would_forget() -> None:
+    from convoy.pytorch.training import compile_training_step
+
+    class Counting(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 3)
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: Any) -> Any:
+            self.calls = self.calls + 1
+            return super().forward(x) / self.calls
+
+    averaged = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, momentum=None))
+    x, labels = torch.randn(5, 4), torch.randint(0, 3, (5,))
+    for net, message in ((Counting(), "integers 'calls'"), (averaged, "momentum=None.*0.1")):
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        with pytest.raises(errors.UnsupportedOp, match=message):
+            compile_training_step(net, cross_entropy, optimizer, x, labels)

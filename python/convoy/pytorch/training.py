@@ -84,15 +84,20 @@ class TrainingStep:
         options: Mapping[str, Any],
     ) -> None:
         self.module, self.optimizer, self._steps = module, optimizer, 0
+        _check_momentum(module)
         examples, self._structure = flatten(batch)
         trained = trained_by(optimizer, module)
         moved = {n: b for n, b in module.named_buffers() if b.is_floating_point()}
         held = {**trained, **moved}
-        flat = _Loss(module, loss, self._structure, len(examples), [*trained], [*moved])
+        #: How often a step writes to buffers of integers.
+        self._counts: dict[str, int] = {}
+        batch_of = self._structure, len(examples)
+        flat = _Loss(module, loss, *batch_of, [*trained], [*moved], self._counts)
         given = [t.detach() for t in (*examples, *held.values())]
         report = stages(options.get("progress"))
         with report.stage("trace"):
             traced = trace(flat, flatten((tuple(given), {}))[1], given, training=True)
+        _check_counts(module, self._counts)
         names = list(traced.program.graph_signature.user_inputs)
         self._inputs = names[: len(examples)]
         of_state = dict(zip(names[len(examples) :], held, strict=True))
@@ -153,10 +158,8 @@ class TrainingStep:
             held[target].copy_(self._value(name))
         if self._steps:
             self._kept.store(self._value, COUNT)
-        for part in self.module.modules():
-            tracked = getattr(part, "num_batches_tracked", None)
-            if part.training and tracked is not None and isinstance(part, _BATCH_NORM):
-                tracked.add_(self._steps)
+        for name, count in self._counts.items():
+            held[name].add_(count * self._steps)
         self._steps = 0
 
     def _initial_values(
@@ -187,22 +190,53 @@ class _Loss(torch.nn.Module):
         count: int,
         trained: list[str],
         moved: list[str],
+        counts: dict[str, int],
     ) -> None:
+        """``counts`` is given how often a step writes to buffers of integers, by name; torch.export
+        restores attributes after a trace."""
         super().__init__()
         self.loss, self.names, self.moved = loss, [*trained, *moved], moved
         self.batch, self.count = batch, count
         self.called = [module]  # in a list, so that its parameters are not this module's
+        self.counts = counts
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         inputs, targets = unflatten(self.batch, tensors[: self.count])
         held = zip(self.names, tensors[self.count :], strict=True)
         values = {name: tensor.clone() for name, tensor in held}
-        for name, buffer in self.called[0].named_buffers():
-            values.setdefault(name, buffer.clone())
+        others = {n: b.clone() for n, b in self.called[0].named_buffers() if n not in values}
+        values |= others
         args = inputs if isinstance(inputs, tuple) else (inputs,)
         args, kwargs = ((), inputs) if isinstance(inputs, dict) else (args, {})
         result = torch.func.functional_call(self.called[0], values, args, kwargs)
+        for name, before in others.items():
+            if before._version or values[name] is not before:
+                self.counts[name] = max(before._version, self.counts.get(name, 0))
         return (self.loss(result, targets), *(values[name] for name in self.moved))
+
+
+def _check_momentum(module: torch.nn.Module) -> None:
+    """Raise UnsupportedOp for a batch norm whose momentum differs from step to step."""
+    for name, part in module.named_modules():
+        counts = isinstance(part, _BATCH_NORM) and part.training and part.track_running_stats
+        if counts and part.momentum is None:
+            raise UnsupportedOp(
+                f"the batch norm {name!r} with momentum=None, the mean of all steps",
+                "a momentum",
+                "Set the layer's momentum, such as 0.1.",
+            )
+
+
+def _check_counts(module: torch.nn.Module, counts: Mapping[str, int]) -> None:
+    """Raise UnsupportedOp for changed buffers of integers but those that count the batches of a
+    batch norm, which nothing in a step reads."""
+    for name in counts:
+        if not isinstance(module.get_submodule(name.rpartition(".")[0]), _BATCH_NORM):
+            raise UnsupportedOp(
+                f"a module that changes the integers {name!r} in a step",
+                "state of floating-point numbers",
+                "Make it a buffer of float32, or change it between the steps.",
+            )
 
 
 def _step(
@@ -223,7 +257,7 @@ def _step(
     def module() -> tvm.IRModule:
         with report.stage("import"):
             imported = to_relax(program, training=True)
-        network = _without_unused(imported, [*inputs, *weights, *moving], inputs)
+        network = _without_unused(imported, [*inputs, *weights, *moving], [*inputs, *moving])
         used = {param.name for param in network["main"].params}
         learned = {name: weight for name, weight in weights.items() if name in used}
         updates = {name: 1 + i for i, name in enumerate(moving)}
