@@ -16,7 +16,7 @@ from typing import ClassVar
 import tvm
 from tvm import relax
 
-from ..graph.expr import shape_of
+from ..graph.expr import is_tensor, shape_of
 from ..graph.rewriter import Rewriter
 
 #: Attributes of functions that sum products, each with another vector, and of those that average.
@@ -49,7 +49,7 @@ class KeepSpreadApart(Rewriter):
         pattern = _pattern(func)
         if pattern == _SUM and _has(func, MEAN) and self._reads_own(old):
             return self._with_pattern(call, func, _REDUCTION, "of")
-        if pattern == _SUM:
+        if pattern == _SUM and is_tensor(var):
             longest = max((_elements(arg) for arg in old.args[1].fields), default=1)
             self._sums[var] = _has(func, PRODUCT), longest // max(1, _elements(var))
         read = [arg for arg in old.args[1].fields if arg in self._sums]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
@@ -22,35 +21,12 @@ from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import when
-from .loads import Load, alignment, contiguous_in, depends_on, is_select, itemsize, vector_width
+from .loads import alignment, contiguous_in, itemsize, vector_width
 from .row_norms import registers
 from .row_stages import RowStages, Stage, Unfit
-from .row_stages_layout import MOST_KEPT, Layout, across_rows, along_columns
+from .row_stages_plan import Operand, RowPlan, TooMany, as_load_of, same_load
 
 _WARP = 32
-#: Registers of 4 bytes for what several stages read, and elements that a thread loads before it
-#: computes of them.
-_BUDGET, _TOGETHER = 64, 32
-
-
-@dataclass(eq=False)
-class _Operand:
-    """A parameter that is read at one place in each element, or once in each row.
-
-    Attributes:
-        of_row: Whether it is the same for all elements of a row.
-        stages: Numbers of those that read it.
-        varies: Whether a thread's elements next to each other are different ones of it.
-        vector: How many of them are loaded at once.
-        kept: Whether it stays in registers from the first stage that reads it.
-    """
-
-    load: TensorLoad
-    of_row: bool
-    stages: list[int]
-    varies: bool = True
-    vector: int = 1
-    kept: bool = False
 
 
 def kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -71,108 +47,11 @@ def kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return func.with_body(built.body)
 
 
-class TooMany(Unfit):
-    """A thread has too many elements to keep what is computed of them in registers."""
-
-
-class _Kernel:
+class _Kernel(RowPlan):
     """A kernel under construction."""
 
-    def __init__(self, stages: RowStages) -> None:
-        self.stages = stages.stages
-        self.rows, self.columns = stages.rows, stages.columns
-        self._analyzer = Analyzer()
-        self.operands = self._operands()
-        self.along = self._axis()
-        self.layout = self._layout()
-        self._plan()
-
-    # --- What is read, and by which threads.
-
-    def _operands(self) -> list[_Operand]:
-        found: list[_Operand] = []
-        stage_buffers = {buffer for stage in self.stages for buffer in stage.written}
-        columns = [axis.var for axis in self.columns]
-        for number, stage in enumerate(self.stages):
-            for value in stage.values:
-                guarded = _guarded(value)
-                loads: list[TensorLoad] = []
-                tvm_ffi.structural_walk(value, [(TensorLoad, loads.append)])
-                for load in loads:
-                    if load.source in stage_buffers or any(_same(load, g) for g in guarded):
-                        continue
-                    if any(_has_load(index) for index in load.indices):
-                        continue
-                    known = next((o for o in found if _same(o.load, load)), None)
-                    if known is None:
-                        of_row = not any(depends_on(i, v) for i in load.indices for v in columns)
-                        known = _Operand(load, of_row, [])
-                        found.append(known)
-                    if number not in known.stages:
-                        known.stages.append(number)
-        return found
-
-    def _axis(self) -> tirx.IterVar:
-        """The axis along which a thread has elements next to each other."""
-        weights = []
-        for axes in (self.columns, self.rows):
-            axis = axes[-1] if axes else None
-            weights.append(
-                sum(
-                    itemsize(o.load.source.dtype) * math.prod(map(int, o.load.source.shape))
-                    for o in self.operands
-                    if axis is not None and not o.of_row and _contiguous(o.load, axis.var)
-                )
-            )
-        if not any(weights):
-            raise Unfit("nothing is read in order")
-        return self.columns[-1] if weights[0] >= weights[1] else self.rows[-1]
-
-    @property
-    def of_columns(self) -> bool:
-        return self.along.var.same_as(self.columns[-1].var)
-
-    def _layout(self) -> Layout:
-        dtypes = [o.load.source.dtype for o in self.operands if _contiguous(o.load, self.along.var)]
-        size = max(map(itemsize, dtypes))
-        last = self.stages[-1]
-        (result,) = last.written
-        if contiguous_in(_as_indices(last.indices, result), self.along.var):
-            dtypes.append(result.dtype)
-        width = min(vector_width(int(self.along.dom.extent), dtype) for dtype in dtypes)
-        rows, columns = (
-            math.prod(int(axis.dom.extent) for axis in axes) for axes in (self.rows, self.columns)
-        )
-        make = along_columns if self.of_columns else across_rows
-        return make(rows, columns, width, size)
-
-    def _plan(self) -> None:
-        """Choose vectors, and what stays in registers."""
-        layout, var = self.layout, self.along.var
-        together = layout.width * layout.own
-        for operand in self.operands:
-            load = operand.load
-            operand.varies = any(depends_on(index, var) for index in load.indices)
-            if _contiguous(load, var):
-                aligned = alignment(_as_load(load), var)
-                operand.vector = math.gcd(together, aligned)
-        self.whole = layout.kept <= MOST_KEPT
-        left = _BUDGET
-        elements = [s for s in self.stages[:-1] if not s.of_rows]
-        if elements:
-            left -= layout.kept * len(elements)
-            if not self.whole or left < 0:
-                raise TooMany
-        for operand in sorted(self.operands, key=lambda o: -len(o.stages)):
-            size = -(-layout.kept * itemsize(operand.load.source.dtype) // 4)
-            keeps = self.whole and len(operand.stages) > 1 and not operand.of_row
-            if keeps and size <= left:
-                operand.kept, left = True, left - size
-
-    # --- The kernel.
-
     def emit(self) -> None:
-        layout = self.layout
+        layout, self._analyzer = self.layout, Analyzer()
         self._index = self.columns[0].var.ty.dtype
         for axis in [*self.rows, *self.columns]:
             if axis.var.ty.dtype != self._index:
@@ -201,12 +80,12 @@ class _Kernel:
 
     def _allocate(self) -> None:
         layout = self.layout
-        self.loaded: dict[_Operand, tirx.Buffer] = {}
+        self.loaded: dict[Operand, tirx.Buffer] = {}
         for operand in self.operands:
             size = layout.own * layout.width if operand.varies else 1
             steps = layout.steps
             if not operand.kept:
-                steps = max(self._together(self._passing(number)) for number in operand.stages)
+                steps = max(self.together(self.passing(number)) for number in operand.stages)
             shape = (1 if operand.of_row else steps, size)
             self.loaded[operand] = registers(shape, str(operand.load.source.dtype))
         #: Registers of each stage's values, by what they were written to before.
@@ -230,8 +109,8 @@ class _Kernel:
             reduced = [b for stage in self.stages if stage.start is not None for b in stage.written]
             for dtype in dict.fromkeys(str(buffer.dtype) for buffer in reduced):
                 mine = [buffer for buffer in reduced if str(buffer.dtype) == dtype]
-                shape = (len(mine), layout.warps, layout.beside * layout.own)
-                place = T.sblock_alloc_buffer(shape, dtype, scope="shared")
+                slots = (len(mine), layout.warps, layout.beside * layout.own)
+                place = T.sblock_alloc_buffer(slots, dtype, scope="shared")
                 self.shared.update((buffer, (place, i)) for i, buffer in enumerate(mine))
 
     def _emit_stage(self, number: int, stage: Stage) -> None:
@@ -249,8 +128,8 @@ class _Kernel:
             self._compute(stage, 0, 0, None)
         else:
             self._load_kept([o for o in first if o.kept])
-            read = self._passing(number)
-            for chunk in self._chunks(self._together(read)):
+            read = self.passing(number)
+            for chunk in self._chunks(self.together(read)):
                 for slot, (_, vector, needed) in enumerate(chunk):
                     with when(vector < self.layout.vectors, needed):
                         for operand in read:
@@ -267,22 +146,12 @@ class _Kernel:
             with when(self.lane == 0, self.layout.lanes > 1), when(self.is_own, self.guarded):
                 self._store(stage, self._int(0))
 
-    def _passing(self, number: int) -> list[_Operand]:
-        """What a stage loads of the elements and no stage keeps."""
-        return [o for o in self.operands if number in o.stages and not o.kept and not o.of_row]
-
-    def _load_kept(self, operands: list[_Operand]) -> None:
+    def _load_kept(self, operands: list[Operand]) -> None:
         for chunk in self._chunks(self.layout.steps) if operands else ():
             for step, vector, needed in chunk:
                 with when(vector < self.layout.vectors, needed):
                     for operand in operands:
                         self._load(operand, step, vector)
-
-    def _together(self, operands: list[_Operand]) -> int:
-        """Steps of a thread for which operands are loaded before any is computed."""
-        layout = self.layout
-        size = layout.own * layout.width * max(1, len(operands))
-        return min(layout.steps, max(1 if self.whole else 2, _TOGETHER // size))
 
     def _chunks(self, together: int) -> Iterator[list[tuple[int, Expr, bool]]]:
         """A thread's vectors, some at a time: number of the step, if it is known, number in the
@@ -328,7 +197,7 @@ class _Kernel:
             number = number // extent
         return found
 
-    def _load(self, operand: _Operand, place: int, vector: Expr) -> None:
+    def _load(self, operand: Operand, place: int, vector: Expr) -> None:
         load, into = operand.load, self.loaded[operand]
         place = 0 if operand.of_row else place
         size = int(into.shape[1])
@@ -372,7 +241,7 @@ class _Kernel:
                     return kept[0, 0 if self.of_columns else e]
                 return kept[step, e]
             for operand in self.operands:
-                if _same(operand.load, load):
+                if same_load(operand.load, load):
                     where = 0 if operand.of_row else step if operand.kept else slot
                     return self.loaded[operand][where, e if operand.varies else 0]
             return load
@@ -433,7 +302,7 @@ class _Kernel:
         (result,), _layout = stage.written, self.layout
         values = self.values[result]
         size, width = int(values.shape[1]), 1
-        along = _as_indices(stage.indices, result)
+        along = as_load_of(stage.indices, result)
         if size > 1 and contiguous_in(along, self.along.var):
             aligned = math.gcd(size, alignment(along, self.along.var))
             width = vector_width(aligned, result.dtype)
@@ -471,45 +340,3 @@ def _of_lane(bits: int, value: Expr) -> Expr:
     mask = tirx.const(0xFFFFFFFF, "uint32")
     other = T.tvm_warp_shuffle_xor(mask, value.astype(wide), bits, _WARP, _WARP)
     return other.astype(dtype)
-
-
-def _guarded(value: Expr) -> list[TensorLoad]:
-    """Loads that happen under a condition only."""
-    found: list[TensorLoad] = []
-
-    def select(call: tvm.ir.Call) -> None:
-        if is_select(call):
-            for branch in call.args[1:]:
-                tvm_ffi.structural_walk(branch, [(TensorLoad, found.append)])
-
-    tvm_ffi.structural_walk(value, [(tvm.ir.Call, select)])
-    return found
-
-
-def _has_load(expr: Expr) -> bool:
-    found: list[TensorLoad] = []
-    tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
-    return bool(found)
-
-
-def _same(one: TensorLoad, other: TensorLoad) -> bool:
-    return one.source.same_as(other.source) and tvm_ffi.structural_equal(
-        list(one.indices), list(other.indices)
-    )
-
-
-def _as_indices(indices: Sequence[Expr], buffer: tirx.Buffer) -> Load:
-    longer = [
-        index
-        for index, size in zip(indices, buffer.shape, strict=True)
-        if not (isinstance(size, tirx.IntImm) and int(size) == 1)
-    ]
-    return Load(buffer, longer, False, True)
-
-
-def _as_load(load: TensorLoad) -> Load:
-    return _as_indices(load.indices, load.source)
-
-
-def _contiguous(load: TensorLoad, var: tirx.Var) -> bool:
-    return contiguous_in(_as_load(load), var)
