@@ -276,6 +276,8 @@ def test_what_cannot_be_trained() -> None:
         (net, torch.optim.Adam(net.parameters(), amsgrad=True), errors.InvalidOption, "amsgrad"),
         (net, torch.optim.SGD(other.parameters(), 0.1), errors.InvalidOption, "other parameters"),
         (nn.Sequential(net, Shuffled()), sgd(net), errors.UnsupportedOp, "random numbers"),
+        (net, "sgd", errors.InvalidOption, "a str.*torch.optim.SGD"),
+        (net.forward, sgd(net), errors.InvalidOption, "a method.*torch.nn.Module"),
     ]  # fmt: skip
     for module, optimizer, error, message in cases:
         with pytest.raises(error, match=message):

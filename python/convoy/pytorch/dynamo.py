@@ -8,6 +8,7 @@ that call, and runs eagerly where that cannot be: the reason is logged once and 
 from __future__ import annotations
 
 import logging
+import operator
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -141,25 +142,24 @@ class _Compiled:
                 "weights whose changes can be noticed",
                 "Make the module outside of it, or under torch.no_grad().",
             )
-        self._weights = [(weight, _state(weight)) for weight in weights]
+        self._weights, self._states = list(weights), _states(weights)
         module, options = _Bound(subgraph, weights), dict(subgraph.options)
         precision = options.pop("precision", None) or _precision(weights, inputs)
         self._module = TorchModule(module, tuple(inputs), {}, (), precision, options, subgraph=True)
 
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the weights that were compiled, and nobody has written to them."""
-        for given, (known, state) in zip(weights, self._weights, strict=True):
-            if given is not known or _state(known) != state:
-                return False
-        return True
+        same = all(map(operator.is_, weights, self._weights))
+        return same and _states(weights) == self._states
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         return self._module(*inputs)
 
 
-def _state(weight: torch.Tensor) -> tuple[int, int]:
-    """What changes when a weight is written to, or gets other memory (``weight.data = ...``)."""
-    return weight._version, weight.data_ptr()
+def _states(weights: Sequence[torch.Tensor]) -> tuple[list[int], list[int]]:
+    """What changes when a weight is written to, or gets other memory (``weight.data = ...``). Of
+    hundreds of weights at each call."""
+    return [w._version for w in weights], [w.data_ptr() for w in weights]
 
 
 def _precision(weights: Sequence[torch.Tensor], inputs: Sequence[Any]) -> str:

@@ -63,9 +63,17 @@ def compile_training_step(
         options: Those of :func:`convoy.build`.
 
     Raises:
-        InvalidOption: Another optimizer, or settings of it that the compiled update has not.
+        InvalidOption: An argument of another kind, another optimizer, or settings of it that the
+            compiled update has not.
         UnsupportedOp: An operator that cannot be converted or differentiated.
     """
+    for value, fits, expected in (
+        (module, isinstance(module, torch.nn.Module), "a torch.nn.Module"),
+        (loss, callable(loss), "a function of a result and targets, such as F.cross_entropy"),
+        (optimizer, isinstance(optimizer, torch.optim.Optimizer), "a torch.optim.SGD or Adam(W)"),
+    ):
+        if not fits:
+            raise InvalidOption(f"a {type(value).__name__}", expected)
     scaling = Scaling(clip_norm, loss_scale)
     return TrainingStep(module, loss, optimizer, (inputs, targets), precision, scaling, options)
 
