@@ -9,13 +9,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional, TypedDict
 
-import numpy as np
 import typer
 
 from ..errors import InvalidOption
 from ..ir.defaults import BACKENDS, BUDGET_S
 
 if TYPE_CHECKING:
+    import numpy as np
     import tvm
 
 Model = Annotated[Path, typer.Argument(help="Relay text or JSON, ONNX, or torch.export (.pt2).")]
@@ -120,6 +120,10 @@ def constants(texts: list[str]) -> dict[str, np.ndarray]:
     Raises:
         InvalidOption: Another text.
     """
+    if not texts:
+        return {}
+    import numpy as np
+
     found = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")

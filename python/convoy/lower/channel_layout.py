@@ -199,9 +199,10 @@ class Layout:
         return written and self._uses.can_be_read(part, self._sliceable, but=var)
 
     def _is_computed_for(self, part: relax.Var, var: relax.Var) -> bool:
-        """Whether FuseOps computes a part in the kernel of the concatenation that reads it."""
+        """Whether FuseOps computes a part in the kernel of the concatenation that reads it, as it
+        does each slice, which all of its readers take from the complete tensor."""
         made = op_name(self._values[part])
-        alone = [reader for reader, _ in self._readers[part]] == [var]
+        alone = made == SLICE or [reader for reader, _ in self._readers[part]] == [var]
         return alone and part not in self.joined and made not in {CALL, CONCAT, *_APART}
 
 
