@@ -33,7 +33,7 @@ End = Annotated[
 ]
 Constant = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option(help="Value of an input of an ONNX model, which it keeps: sr=16000. Repeatable."),
+    typer.Option(help="Fix an input of an ONNX model to a value: sr=16000. Repeatable."),
 ]
 Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
 Objective = Annotated[str, typer.Option(help="How it will be run: graph, stream or sync.")]

@@ -48,8 +48,8 @@ _SOFTENING = 0.25
 _OTHER_GPU = 1.0
 #: Logarithms that are added for a candidate that some, or all, of the neighbours lack.
 _ABSENT, _LIKE_ITS_KIND, _UNKNOWN = 0.15, 0.2, 1.0
-#: Logarithm that is added for a depthwise convolution where the neighbours have none: cuDNN's
-#: gradients took 4 to 88 times the minimum on an H100 (7x7, N=64), those of dense ones twice.
+#: Logarithm that is added for a depthwise convolution where no neighbour is one: kernels of dgrad
+#: (7x7, N=64) took some 60 times the minimum on an H100 where dense neighbours suggest 3 times.
 _NO_DEPTHWISE = math.log(10)
 #: Logarithm for each place in the backend's own order, up to the last one that counts: how a wgrad
 #: slices its reduction depends on sizes that its neighbours do not share, and cuDNN knows better.

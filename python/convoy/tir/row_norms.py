@@ -268,7 +268,7 @@ class RowKernel:
                 take(value(*self._elements(k, i)))
         lanes = min(norm.lanes, _WARP)
         for bit in reversed(range(lanes.bit_length() - 1)):
-            take(_of_lane_with(1 << bit, self.row_values[which]))
+            take(of_lane(1 << bit, self.row_values[which]))
         if norm.lanes > _WARP:
             with when(tirx.indexmod(self.lane, _WARP) == 0):
                 place = [which, tirx.indexdiv(self.lane, _WARP)]
@@ -299,7 +299,7 @@ def registers(shape: tuple[int, ...], dtype: str) -> tirx.Buffer:
     return T.sblock_alloc_buffer(shape, dtype, scope="local")
 
 
-def _of_lane_with(bits: int, value: Expr) -> Expr:
+def of_lane(bits: int, value: Expr) -> Expr:
     """The value of the lane whose number differs by ``bits``."""
     return T.tvm_warp_shuffle_xor(tirx.const(0xFFFFFFFF, "uint32"), value, bits, _WARP, _WARP)
 

@@ -92,7 +92,6 @@ class RowStages:
         #: Axis of each dimension of what a stage wrote, None for one of one element.
         self._places: dict[tirx.Buffer, list[tirx.Var | None]] = {}
         self._inlined: dict[tirx.Buffer, _Block] = {}
-        self._axes: dict[tirx.Buffer, dict[tirx.Var, Expr]] = {}
         self._of_rows: set[tirx.Buffer] = set()
         costly = _costly_read_often(blocks) if keeps else set()
         self.stages: list[Stage] = []
@@ -117,7 +116,6 @@ class RowStages:
             self._places[store.buffer] = [
                 axes[i] if isinstance(axes.get(i), tirx.Var) else None for i in store.indices
             ]
-            self._axes[store.buffer] = axes
             if of_rows:
                 self._of_rows.add(store.buffer)
         if not (of_rows or is_last or is_costly):
@@ -139,7 +137,7 @@ class RowStages:
         axes: dict[tirx.Var, Expr] = {
             var: tirx.const(0, var.ty.dtype) for var, size in extents.items() if size == 1
         }
-        reads = [load for load in _loads(block.block.body) if load.source in self._places]
+        reads = [load for load in loads_in(block.block.body) if load.source in self._places]
         if not reads and not block.reduced:
             return None
         for load in reads:
@@ -249,7 +247,8 @@ def _longer(axes: list[tirx.IterVar]) -> list[tirx.IterVar]:
     return [axis for axis in axes if int(axis.dom.extent) > 1]
 
 
-def _loads(node: object) -> list[TensorLoad]:
+def loads_in(node: object) -> list[TensorLoad]:
+    """The loads in an expression or a statement."""
     found: list[TensorLoad] = []
     tvm_ffi.structural_walk(node, [(TensorLoad, found.append)])
     return found
@@ -266,7 +265,7 @@ def _costly_read_often(blocks: list[_Block]) -> set[tirx.Buffer]:
             for b in blocks
             if any(
                 b.block.body is not block.block.body and load.source in block.written
-                for load in _loads(b.block.body)
+                for load in loads_in(b.block.body)
             )
         ]
         if len(readers) > 1 and not all(map(is_select, calls)):
@@ -304,7 +303,7 @@ def _joined(block: _Block) -> tuple[list[Expr], Join]:
     ]
     used: list[tirx.Var] = []
     for value in join(*states_of):
-        if _loads(value):
+        if loads_in(value):
             raise Unfit("a reduction that joins more than states")
         tvm_ffi.structural_walk(value, [(tirx.Var, used.append)])
     if not {*used} <= {var for side in states_of for var in side}:
@@ -316,7 +315,7 @@ def _operand(value: Expr, states: list[tirx.Buffer]) -> Expr:
     """What an expression joins to a state."""
 
     def is_of_states(expr: Expr) -> bool:
-        return any(load.source in states for load in _loads(expr))
+        return any(load.source in states for load in loads_in(expr))
 
     if isinstance(value, _BINARY):
         parts = [value.a, value.b]

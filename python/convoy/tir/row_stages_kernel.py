@@ -22,7 +22,7 @@ from tvm.tirx.script import builder as T
 
 from .builder import when
 from .loads import alignment, contiguous_in, itemsize, vector_width
-from .row_norms import registers
+from .row_norms import of_lane, registers
 from .row_stages import RowStages, Stage, Unfit
 from .row_stages_plan import Operand, RowPlan, TooMany, as_load_of, same_load
 
@@ -265,7 +265,7 @@ class _Kernel(RowPlan):
         for bit in reversed(bits):
             for j in range(layout.own):
                 for state, other in zip(own, others, strict=True):  # by all lanes alike
-                    T.buffer_store(other, _of_lane(bit, state[0, j]), [0])
+                    T.buffer_store(other, _exchanged(bit, state[0, j]), [0])
                 self._update(stage, j, [other[0] for other in others])
         if layout.warps == 1:
             return
@@ -299,7 +299,7 @@ class _Kernel(RowPlan):
 
     def _store(self, stage: Stage, vector: Expr) -> None:
         """Write a thread's results."""
-        (result,), _layout = stage.written, self.layout
+        (result,) = stage.written
         values = self.values[result]
         size, width = int(values.shape[1]), 1
         along = as_load_of(stage.indices, result)
@@ -331,12 +331,10 @@ def _elements(count: int, dtype: str) -> Iterator[Expr]:
         yield i
 
 
-def _of_lane(bits: int, value: Expr) -> Expr:
-    """The value of the lane whose number differs by ``bits``; 32 bits or more are exchanged."""
+def _exchanged(bits: int, value: Expr) -> Expr:
+    """The value of the lane whose number differs by ``bits``; narrow types travel as 32 bits."""
     dtype = str(value.ty.dtype)
     wide = dtype
     if itemsize(dtype) < 4:
         wide = "float32" if "float" in dtype else "int32"
-    mask = tirx.const(0xFFFFFFFF, "uint32")
-    other = T.tvm_warp_shuffle_xor(mask, value.astype(wide), bits, _WARP, _WARP)
-    return other.astype(dtype)
+    return of_lane(bits, value.astype(wide)).astype(dtype)

@@ -13,7 +13,7 @@ from tvm.ir import TensorLoad
 from tvm.tirx import Expr
 
 from .loads import Load, alignment, contiguous_in, depends_on, is_select, itemsize, vector_width
-from .row_stages import RowStages, Unfit
+from .row_stages import RowStages, Unfit, loads_in
 from .row_stages_layout import MOST_KEPT, Layout, across_rows, along_columns
 
 #: Registers of 4 bytes for what several stages read, and elements that a thread loads before it
@@ -73,12 +73,10 @@ class RowPlan:
         for number, stage in enumerate(self.stages):
             for value in stage.values:
                 guarded = _guarded(value)
-                loads: list[TensorLoad] = []
-                tvm_ffi.structural_walk(value, [(TensorLoad, loads.append)])
-                for load in loads:
+                for load in loads_in(value):
                     if load.source in stage_buffers or any(same_load(load, g) for g in guarded):
                         continue
-                    if any(_has_load(index) for index in load.indices):
+                    if any(map(loads_in, load.indices)):
                         continue
                     known = next((o for o in found if same_load(o.load, load)), None)
                     if known is None:
@@ -163,16 +161,10 @@ def _guarded(value: Expr) -> list[TensorLoad]:
     def select(call: tvm.ir.Call) -> None:
         if is_select(call):
             for branch in call.args[1:]:
-                tvm_ffi.structural_walk(branch, [(TensorLoad, found.append)])
+                found.extend(loads_in(branch))
 
     tvm_ffi.structural_walk(value, [(tvm.ir.Call, select)])
     return found
-
-
-def _has_load(expr: Expr) -> bool:
-    found: list[TensorLoad] = []
-    tvm_ffi.structural_walk(expr, [(TensorLoad, found.append)])
-    return bool(found)
 
 
 def same_load(one: TensorLoad, other: TensorLoad) -> bool:
