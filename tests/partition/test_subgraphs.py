@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from hypothesis import given, settings
@@ -208,6 +209,15 @@ def test_math_and_dtypes(dtype):
     assert workload.dtype == workload.out_dtype == ("float32" if dtype == "tf32" else dtype)
     assert workload.math == ("tf32" if dtype == "tf32" else "default")
     assert workload.acc_dtype == "float32"
+
+
+def test_math_of_convolutions_alone():
+    net = Net((1, 8, 6, 6))
+    y = net.emit(relax.op.reshape(net.conv(net.x, 8, 1), (8, 36)))
+    y = net.emit(relax.op.matmul(y, relax.const(np.ones((36, 16), "float32"))))
+    found = find_subgraphs(normal_form(net.finish(y), "tf32_conv"))
+    math = {s.workload.op: s.workload.math for s in found}
+    assert math == {"fprop": "tf32", "matmul": "default"}
 
 
 def test_groups_padding_dilation():

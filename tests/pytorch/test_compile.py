@@ -13,7 +13,7 @@ import pytest
 
 import convoy
 from convoy import errors
-from convoy.pytorch.importer import to_relax, trace
+from convoy.pytorch.importer import precision_of, to_relax, trace
 from convoy.pytorch.module import between_devices, device_of
 from convoy.pytorch.structure import flatten
 
@@ -105,6 +105,32 @@ def test_the_dtype_is_the_modules(dtype: str) -> None:
     got = compiled(x.to(kind))
     assert compiled.precision == dtype and got.dtype == kind
     close(got.float(), want, 2e-2 if dtype == "bfloat16" else 4e-3)
+
+
+class OnGpu(NamedTuple):
+    """What is asked of a tensor on a GPU."""
+
+    dtype: torch.dtype
+    is_cuda: bool = True
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_floating_point
+
+
+def test_float32_on_a_gpu_is_rounded_where_pytorch_rounds_it() -> None:
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    weights: Any = [OnGpu(torch.float32)]
+    assert precision_of(weights) == "tf32_conv"
+    assert precision_of([torch.ones(1)]) == "float32"
+    assert precision_of([OnGpu(torch.float16)], weights) == "float16"  # type: ignore[list-item]
+    try:
+        products.allow_tf32 = True
+        assert precision_of(weights) == "tf32"
+        convolutions.allow_tf32 = False
+        assert precision_of(weights) == "float32"
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 def test_views_and_other_strides(nested: Any) -> None:

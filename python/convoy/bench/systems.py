@@ -83,7 +83,8 @@ def _torch_module(
     if dtype is not None:
         module = module.to(dtype)
         arrays = [a.to(dtype) if a.is_floating_point() else a for a in arrays]
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision in ("tf32", "tf32_conv")
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     if compiled:
         module = torch.compile(module, mode="reduce-overhead" if device == "cuda" else "default")
     found: list[torch.Tensor] = []

@@ -35,7 +35,7 @@ Constant = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(help="Fix an input of an ONNX model to a value: sr=16000. Repeatable."),
 ]
-Precision = Annotated[str, typer.Option(help="float32, tf32, float16 or bfloat16.")]
+Precision = Annotated[str, typer.Option(help="float32, tf32_conv, tf32, float16 or bfloat16.")]
 Objective = Annotated[str, typer.Option(help="How it will be run: graph, stream or sync.")]
 Backends = Annotated[str, typer.Option(help="Backends to choose from, separated by commas.")]
 Records = Annotated[

@@ -36,7 +36,7 @@ def tune(
     end: End = "",
     constant: Constant = None,
     precision: Annotated[
-        str, typer.Option(help="For models: float32, tf32, float16 or bfloat16.")
+        str, typer.Option(help="For models: float32, tf32_conv, tf32, float16 or bfloat16.")
     ] = "float16",
     joint: Annotated[
         bool,

@@ -3,8 +3,8 @@
 #: Floats of 16 bits.
 HALF_DTYPES = ("float16", "bfloat16")
 FLOAT_DTYPES = ("float32", *HALF_DTYPES)
-#: Precisions of convolutions and GEMMs, as options name them.
-PRECISIONS = ("float32", "tf32", *HALF_DTYPES)
+#: Precisions of convolutions and GEMMs, as options name them; "tf32_conv" has float32 GEMMs.
+PRECISIONS = ("float32", "tf32_conv", "tf32", *HALF_DTYPES)
 #: Bytes of an element.
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
 
@@ -17,3 +17,9 @@ def accumulator(dtype: str) -> str:
 def widened(dtype: str) -> str:
     """Return the dtype in which loops compute: float32 for floats of 16 bits, else the same."""
     return "float32" if dtype in HALF_DTYPES else dtype
+
+
+def math_of(precision: str, op: str) -> str:
+    """Return ``Workload.math`` of a float32 operator: "tf32" where it may round operands."""
+    rounded = precision == "tf32" or (precision == "tf32_conv" and op != "matmul")
+    return "tf32" if rounded else "default"

@@ -106,7 +106,7 @@ def normalize(
 
     Args:
         params: Values by parameter name, or the parameters that a torch importer detached.
-        dtype: ``float32`` (strict), ``tf32``, ``float16`` or ``bfloat16``.
+        dtype: One of :data:`PRECISIONS`; ``float32`` is strict.
         pad_channels: Multiple to which the input channels of 16-bit stem convolutions are padded;
             1 leaves them.
         pixels_as_channels: Present pixels of stems as channels: blocks of pixels where a stem is

@@ -30,7 +30,7 @@ from ..graph.expr import (
     shape_of,
 )
 from ..graph.rewriter import Rewriter, used_vars
-from ..ir.dtypes import FLOAT_DTYPES, PRECISIONS
+from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES, PRECISIONS
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.layer_norm_backward import BACKWARD as LAYER_NORM_BACKWARD
@@ -85,7 +85,7 @@ def compute_dtype(policy: str) -> str:
     """Dtype of convolution operands under ``policy``. Raises InvalidOption for an unknown one."""
     if policy not in PRECISIONS:
         raise InvalidOption(f"dtype {policy!r}", f"one of {', '.join(PRECISIONS)}")
-    return "float32" if policy == "tf32" else policy
+    return policy if policy in HALF_DTYPES else "float32"
 
 
 class ApplyPrecision(Rewriter):

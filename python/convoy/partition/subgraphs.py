@@ -54,8 +54,7 @@ def illegal_sites(module: tvm.IRModule) -> list[tuple[str, str]]:
 
 def _view(module: tvm.IRModule) -> GraphView:
     _, func = main_function(module)
-    math = "tf32" if (module.attrs or {}).get(POLICY_ATTR) == "tf32" else "default"
-    return GraphView(func, math)
+    return GraphView(func, str((module.attrs or {}).get(POLICY_ATTR, "float32")))
 
 
 def _sites(graph: GraphView) -> Iterator[tuple[patterns.Pattern, list[tuple[Site, str]]]]:

@@ -207,7 +207,8 @@ def place(
     Args:
         mod: The module to place.
         params: Values of parameters by name, which become constants.
-        precision: "float32", "tf32", "float16" or "bfloat16".
+        precision: "float32" (strict), "tf32_conv" (convolutions may round operands to tf32,
+            GEMMs not), "tf32", "float16" or "bfloat16".
         objective: "graph", "stream" or "sync": how the module will be run, which selects the cost
             to minimize.
         backends: Backends to use, by name or as objects.

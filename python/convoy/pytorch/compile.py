@@ -42,7 +42,8 @@ def compile(
             share one set of weights and one exported file. Batched is every input whose first
             dimension is that of the first one.
         precision: The default is the dtype of the module's parameters: float32, float16 or
-            bfloat16. Inputs and outputs keep their dtypes in any case.
+            bfloat16. On a GPU, float32 is rounded to tf32 where ``torch.backends`` allows it, by
+            default in convolutions. Inputs and outputs keep their dtypes in any case.
         options: Those of :func:`convoy.build`.
 
     Returns:

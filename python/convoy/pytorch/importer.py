@@ -123,11 +123,12 @@ def parameters_of(function: Callable[..., Any]) -> list[torch.Tensor]:
 
 
 def precision_of(*groups: Sequence[torch.Tensor], widest: bool = False) -> str:
-    """The dtype policy that keeps a module's own precision: the floating dtype of the first group
-    of tensors that has one, of its parameters before its inputs.
+    """The precision that a module has in PyTorch: the floating dtype of the first group of tensors
+    that has one, of its parameters before its inputs. On a GPU, float32 is rounded to tf32 where
+    ``torch.backends`` allows PyTorch's own kernels to do it: by default in convolutions.
 
     Args:
-        widest: Whether of several dtypes the policy is float32, which narrows none.
+        widest: Whether of several dtypes it is float32, which narrows none.
 
     Raises:
         UnsupportedDtype: Tensors of several floating dtypes, or of float64.
@@ -135,7 +136,7 @@ def precision_of(*groups: Sequence[torch.Tensor], widest: bool = False) -> str:
     for group in groups:
         found = {t.dtype for t in group if t.is_floating_point()}
         if widest and len(found) > 1 and found <= _DTYPES.keys():
-            return "float32"
+            return _float32(groups)
         if len(found) > 1 or not found <= _DTYPES.keys():
             names = ", ".join(sorted(str(dtype) for dtype in found))
             raise UnsupportedDtype(
@@ -144,8 +145,17 @@ def precision_of(*groups: Sequence[torch.Tensor], widest: bool = False) -> str:
                 "module.to(torch.float32), or the option precision=...",
             )
         if found:
-            return _DTYPES[found.pop()]
-    return "float32"
+            dtype = _DTYPES[found.pop()]
+            return _float32(groups) if dtype == "float32" else dtype
+    return _float32(groups)
+
+
+def _float32(groups: Sequence[Sequence[torch.Tensor]]) -> str:
+    """The precision of float32 by the flags of ``torch.backends``."""
+    on_gpu = any(tensor.is_cuda for group in groups for tensor in group)
+    if not on_gpu or torch.backends.cudnn.conv.fp32_precision != "tf32":
+        return "float32"
+    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32_conv"
 
 
 def _decompositions(program: ExportedProgram) -> Any:

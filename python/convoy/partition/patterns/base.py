@@ -23,11 +23,11 @@ class GraphView:
     position   of a variable's binding, -1 for parameters
     readers    variables whose binding reads a variable, once for each use
     returned   variables that the function returns
-    math       "tf32" where float32 may be rounded, otherwise "default"
+    precision  that the function was normalized for, one of :data:`PRECISIONS`
     """
 
-    def __init__(self, func: relax.Function, math: str = "default") -> None:
-        self.math = math
+    def __init__(self, func: relax.Function, precision: str = "float32") -> None:
+        self.precision = precision
         self.bindings = bindings_of(func)
         self.value: dict[relax.Var, relax.Expr] = {}
         self.position: dict[relax.Var, int] = dict.fromkeys(func.params, -1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from ...graph.expr import dtype_of, ints, op_name, padding_of, permutation_of, rank_of, shape_of
-from ...ir.dtypes import FLOAT_DTYPES, accumulator
+from ...ir.dtypes import FLOAT_DTYPES, accumulator, math_of
 from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
@@ -33,9 +33,11 @@ def find_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     """The workload that starts at a binding, if one does."""
     root = _conv_root(binding) or _gradient_root(binding) or _matmul_root(binding, graph)
     if root is not None:
-        root.workload = root.workload.flattened
-    if root is not None and graph.math == "tf32" and root.workload.dtype == "float32":
-        root.workload = dataclasses.replace(root.workload, math="tf32")
+        workload = root.workload.flattened
+        if workload.dtype == "float32":
+            rounding = math_of(graph.precision, workload.op)
+            workload = dataclasses.replace(workload, math=rounding)
+        root.workload = workload
     return root
 
 
