@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,7 @@ NO_BATCH = Batched((False,), (False,))
 
 
 class Session:
-    """Writes twice its input to its output, and keeps TVM's stream of each run."""
+    """Writes twice its input to its output, and keeps the stream of each run."""
 
     def __init__(self) -> None:
         self.device = tvm.runtime.device("cuda", 0)
@@ -25,6 +26,7 @@ class Session:
         self.buffer = tvm.runtime.empty((2, 3), "float32")
         self.outputs = [tvm.runtime.empty((2, 3), "float32")]
         self.streams: list[int] = []
+        self.is_captured = False
 
     def input(self, _position: int) -> Any:
         return self.buffer
@@ -32,6 +34,16 @@ class Session:
     def run(self) -> None:
         self.outputs[0].copyfrom(2 * self.buffer.numpy())
         self.streams.append(tvm_ffi.get_raw_stream(self.device))
+
+    def exchange(self, stream: int, *memory: int) -> bool:
+        if self.is_captured:
+            return False
+        given, given_bytes, result, result_bytes = memory
+        ctypes.memmove(torch.from_dlpack(self.buffer).data_ptr(), given, given_bytes)
+        self.outputs[0].copyfrom(2 * self.buffer.numpy())
+        ctypes.memmove(result, torch.from_dlpack(self.outputs[0]).data_ptr(), result_bytes)
+        self.streams.append(stream)
+        return True
 
 
 @pytest.fixture
@@ -50,8 +62,11 @@ def current(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def test_results_outlive_the_next_call(current: SimpleNamespace) -> None:
-    run = GraphRunner(Session(), Turns(), NO_BATCH)
+@pytest.mark.parametrize("captured", [False, True])
+def test_results_outlive_the_next_call(current: SimpleNamespace, captured: bool) -> None:
+    session = Session()
+    session.is_captured = captured
+    run = GraphRunner(session, Turns(), NO_BATCH)
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
     (first,) = run([x])
     (second,) = run([x + 1])
@@ -64,6 +79,19 @@ def test_inputs_in_place_are_not_copied(current: SimpleNamespace) -> None:
     run.inputs[0].fill_(3)
     (result,) = run(run.inputs)
     assert result.unique().tolist() == [6]
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_fewer_rows_and_other_strides(current: SimpleNamespace, captured: bool) -> None:
+    session = Session()
+    session.is_captured = captured
+    run = GraphRunner(session, Turns(), Batched((True,), (True,)))
+    (result,) = run([torch.arange(3.0).reshape(3, 1).T], rows=1)
+    assert result.tolist() == [[0, 2, 4]]
+    minus = torch.imag(torch.complex(torch.zeros(2, 3), torch.ones(2, 3)).conj())
+    assert minus.is_neg()
+    (result,) = run([minus], rows=2)
+    assert result.unique().tolist() == [-2]
 
 
 def test_replays_follow_torchs_current_stream(current: SimpleNamespace) -> None:

@@ -285,6 +285,40 @@ result([errors, log()])
     assert sum("device_synchronize" in line for line in lines) >= 180
 
 
+def test_a_graph_is_launched_between_copies(fakes) -> None:
+    done, first, second, short, lines = fakes.run_tvm(
+        NETWORK
+        + """
+from convoy.runtime.library import function
+executable, schedule = build()
+vm = VirtualMachine(executable, tvm.cuda(0)); x = tensor(); main = vm["main"]; main(x)
+launch, made = function("graph.capture")(main, [x], 0)
+run = function("graph.exchange")(launch, [x], [made], 0)
+streams = FakeStreams(cuda); other = streams.create()
+given, taken = tensor(), tensor()
+address = lambda t: t.data_ptr()
+kinds = lambda: [one for one in (line.split()[0] for line in calls())
+                 if one in ("memcpy_async", "graph_launch")]
+kinds()
+done = [run(other, address(given), 24, address(taken), 16)]
+first = kinds()
+done.append(run(other, address(x), 24, address(taken), 0))
+second = kinds()
+try:
+    run(other, address(given), 24)
+    short = ""
+except ValueError as error:
+    short = str(error)
+streams.begin(other)
+done.append(run(other, address(x), 24, address(taken), 16))
+result([done, first, second, short, kinds()])
+"""
+    )
+    assert done == [True, True, False] and "expected a stream and 2 addresses" in short
+    assert first == ["memcpy_async", "graph_launch", "memcpy_async"]
+    assert second == ["graph_launch"] and not lines
+
+
 def test_threads_have_streams_of_their_own(fakes) -> None:
     plan, lines = fakes.run_tvm(
         NETWORK

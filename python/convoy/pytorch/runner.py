@@ -104,12 +104,19 @@ def _padded(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return padded
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where its memory is its elements in order, otherwise a copy."""
+    if tensor.is_contiguous() and not tensor.is_neg():
+        return tensor
+    return tensor.contiguous().resolve_neg()
+
+
 class GraphRunner:
     """A session for a GPU that replays a captured graph on torch's current stream.
 
     A replay reads and writes fixed addresses. Inputs are therefore copied on the device into the
-    session's own tensors, unless they are those (:attr:`inputs`), and results are cloned. Rows that
-    a smaller batch leaves over keep what was in them.
+    session's own tensors, unless they are those (:attr:`inputs`), and results out of them. Rows
+    that a smaller batch leaves over keep what was in them.
     """
 
     def __init__(self, session: Session, turns: Turns, batched: Batched) -> None:
@@ -118,14 +125,12 @@ class GraphRunner:
         self._session, self._turns, self._batched = session, turns, batched
         self._device, self._on_stream = session.device, tvm_ffi.use_raw_stream
         self._index: int = session.device.index
-        self._raw, self._context = -1, None
         self.inputs = [torch.from_dlpack(session.input(i)) for i in range(len(session.meta.inputs))]
-        self._addresses = [buffer.data_ptr() for buffer in self.inputs]
-        self._outputs: tuple[Any, Tensors] = (None, ())  # of the session, and as torch's
         # A thread captures what it has called; a captured graph is replayed by any thread.
-        with torch.cuda.device(self._index):
+        with torch.cuda.device(self._index), turns.lock:
+            raw = turns.follow(self._index)
             for _ in range(2):
-                self(self.inputs)
+                self._outputs = self._run(raw)
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
         if torch._C._cuda_getDevice() != self._index:
@@ -133,30 +138,31 @@ class GraphRunner:
                 return self(inputs, rows)
         with self._turns.lock:
             raw = self._turns.follow(self._index)
-            buffers: Tensors = self.inputs
+            outputs = self._outputs
             if rows is not None:
-                buffers = _cut(buffers, self._batched.inputs, rows)
-            for buffer, address, given in zip(buffers, self._addresses, inputs, strict=True):
-                if given.data_ptr() != address:
-                    buffer.copy_(given, True)
-            with self._stream(raw):
-                self._session.run()
-            results = self._results()
-            if rows is not None:
-                results = _cut(results, self._batched.results, rows)
-            return [result.clone() for result in results]
+                outputs = _cut(outputs, self._batched.results, rows)
+            given = [_plain(tensor) for tensor in inputs]
+            results = [torch.empty_like(output) for output in outputs]
+            memory = [n for one in (*given, *results) for n in (one.data_ptr(), one.nbytes)]
+            if not self._session.exchange(raw, *memory):
+                self._exchange(given, results, rows, raw)
+            return results
 
-    def _stream(self, raw: int) -> Any:
-        """The context in which TVM's current stream is torch's; the same one for the same stream,
-        since only one thread at a time is in it."""
-        if raw != self._raw:
-            self._raw, self._context = raw, self._on_stream(self._device, raw)
-        return self._context
+    def _exchange(self, given: Tensors, results: Tensors, rows: int | None, raw: int) -> None:
+        """Do what the session's exchange does while the stream is captured."""
+        buffers: Tensors = self.inputs
+        if rows is not None:
+            buffers = _cut(buffers, self._batched.inputs, rows)
+        for buffer, tensor in zip(buffers, given, strict=True):
+            buffer.copy_(tensor)
+        outputs = self._run(raw)
+        if rows is not None:
+            outputs = _cut(outputs, self._batched.results, rows)
+        for result, output in zip(results, outputs, strict=True):
+            result.copy_(output)
 
-    def _results(self) -> Tensors:
-        """The session's output tensors, as torch's; they are others only after a run that was not a
-        replay of the same graph."""
-        outputs = self._session.outputs
-        if self._outputs[0] is not outputs:
-            self._outputs = (outputs, [torch.from_dlpack(output) for output in outputs])
-        return self._outputs[1]
+    def _run(self, raw: int) -> Tensors:
+        """Run the session on a stream; returns its output tensors, as torch's."""
+        with self._on_stream(self._device, raw):
+            self._session.run()
+        return [torch.from_dlpack(output) for output in self._session.outputs]

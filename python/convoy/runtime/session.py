@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,17 @@ if TYPE_CHECKING:
 
     #: Outputs of a function: a tensor, or nested tuples of them.
     Tensors: TypeAlias = "tvm.runtime.Tensor | Sequence[Tensors]"
-    #: The launch of a captured graph, and the outputs that it writes.
-    Replay: TypeAlias = tuple[Callable[[], bool], list[tvm.runtime.Tensor]]
+
+
+class Replay(NamedTuple):
+    """A captured graph: functions that launch it, the second one between copies, and its outputs.
+
+    Both enqueue, and return False where they do not since the stream is being captured.
+    """
+
+    launch: Callable[[], bool]
+    exchange: Callable[..., bool]
+    outputs: list[tvm.runtime.Tensor]
 
 
 class Session:
@@ -129,8 +138,8 @@ class Session:
                 self.set_input(name, value)
         # Host time matters here: the replay of a small network takes less than 10 us.
         try:
-            if self._replay is not None and self._replay[0]():
-                self._outputs = self._replay[1]
+            if self._replay is not None and self._replay.launch():
+                self._outputs = self._replay.outputs
             else:
                 self._run_otherwise()
         except RuntimeError as error:
@@ -143,8 +152,26 @@ class Session:
             self._outputs = _flatten(self._main(*self._inputs))
             self._warm = True
             return
-        launch, self._outputs = self._replay = self._graph()
-        launch()
+        self._replay = self._graph()
+        self._outputs = self._replay.outputs
+        self._replay.launch()
+
+    def exchange(self, stream: int, *memory: int) -> bool:
+        """Replay the graph of the latest run between copies from and to the caller's memory.
+
+        Args:
+            stream: The CUDA stream on which all of it is enqueued.
+            memory: An address on the device and a number of bytes for each input and then for each
+                output. An input's own address is not copied.
+
+        Returns:
+            Whether it was enqueued; not where there is no graph yet, or the stream is captured.
+        """
+        try:
+            return self._replay is not None and self._replay.exchange(stream, *memory)
+        except RuntimeError as error:
+            raise_fault(error)
+            raise
 
     def bind_input(self, key: str | int, tensor: Value) -> None:
         """Use a device tensor of the caller (TVM's, or with ``__dlpack__``) as an input of all
@@ -184,11 +211,14 @@ class Session:
 
         key = tuple(tensor.data_ptr() for tensor in self._inputs)
         if key not in self._graphs:
-            launch, result = function("graph.capture")(self._main, self._inputs, self.device.index)
+            index = self.device.index
+            launch, result = function("graph.capture")(self._main, self._inputs, index)
+            outputs = _flatten(result)
+            exchange = function("graph.exchange")(launch, self._inputs, outputs, index)
             while len(self._graphs) >= self.GRAPHS:
                 self._graphs.popitem(last=False)
             # The graph owns the input tensors, so their addresses are not reused.
-            self._graphs[key] = (launch, _flatten(result))
+            self._graphs[key] = Replay(launch, exchange, outputs)
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
