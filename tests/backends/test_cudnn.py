@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from convoy.backends import cudnn as module
 from convoy.backends.cudnn import CudnnBackend, cudnn_version
 from convoy.backends.cudnn_device import device_properties
+from convoy.backends.cudnn_engines import Config, Engines
 from convoy.errors import ConvoyError, InvalidOption
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Candidate, Decline, make_config
@@ -144,6 +146,31 @@ def test_strict_float32_avoids_tensor_cores() -> None:
     loose = propose(conv(dtype="float32", out_dtype="float32", math="tf32"))
     assert all("tensor_core" not in candidate.notes for candidate in strict)
     assert any("tensor_core" in candidate.notes for candidate in loose)
+
+
+@pytest.mark.parametrize(
+    ("engine", "notes", "change", "reason"),
+    [
+        (8, ["runtime_compilation"], {}, "scalar units"),
+        (8, ["runtime_compilation"], {"groups": 32}, ""),
+        (8, ["runtime_compilation", "tensor_core"], {"math": "tf32"}, ""),
+        (7, ["tensor_core"], {"math": "tf32"}, "truncates"),
+        (11, [], {}, ""),
+    ],
+)
+def test_engines_of_float32_that_are_left_out(
+    engine: int, notes: list[str], change: dict[str, Any], reason: str
+) -> None:
+    config: Config = {"engine": engine, "knobs": [], "notes": notes, "workspace": 0}
+    engines = Engines(conv(dtype="float32", out_dtype="float32", **change))
+    engines.add(
+        {
+            "cudnn_version": 91900, "configs": [config], "dropped": [], "refusals": [],
+            "can_compile": True,
+        }
+    )  # fmt: skip
+    assert [reason in one for one in engines.reasons] == ([True] if reason else [])
+    assert len(engines.candidates) == (not reason)
 
 
 @needs_cudnn

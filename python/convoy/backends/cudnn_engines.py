@@ -48,13 +48,15 @@ _MAX_COMPILED = 3
 
 
 def _wrong(engine: int, workload: Workload) -> str:
-    """Reason why an engine's result would be wrong, as measured with cuDNN 9.19 on an H200; empty
+    """Reason why an engine's result would be wrong, as measured with cuDNN 9.19 on H100s and H200s; empty
     when it was right."""
     uneven = not workload.symmetric_padding
     if (workload.op, engine) in (("dgrad", 50), ("wgrad", 1)) and uneven:
         return f"engine {engine} is wrong for uneven padding"
     if (workload.op, engine) == ("wgrad", 61) and workload.is_depthwise:
         return "engine 61 adds up depthwise filter gradients in the type of the result"
+    if (workload.op, engine, workload.math) == ("fprop", 7, "tf32"):
+        return "engine 7 truncates to tf32: its error is three times that of rounding"
     return ""
 
 
@@ -68,6 +70,9 @@ def _unwanted(notes: Iterable[str], workload: Workload) -> str:
     if workload.dtype == "float32":
         if workload.math == "default" and "tensor_core" in notes:
             return "uses tensor cores, which round float32 to tf32 (math='tf32' allows it)"
+        generic = "runtime_compilation" in notes and "tensor_core" not in notes
+        if generic and workload.groups == 1:
+            return "compiled at run time for scalar units, over 10 times as slow as unfused kernels"
     elif any(note.startswith("winograd") for note in notes):
         return f"Winograd transform in {workload.dtype}"
     return ""
