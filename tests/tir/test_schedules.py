@@ -204,6 +204,16 @@ def test_one_result_is_not_stored_by_a_block_of_threads():
         assert RowReduce().apply(func, TARGET, False) is None
 
 
+def test_a_number_computed_from_one_sum():
+    x = tvm.te.placeholder((191,), "float32", name="x")
+    func = tvm.te.create_prim_func([x, topi.exp(topi.sum(x, axis=[0]))])
+    rule, scheduled = schedule(func)
+    assert rule == "FusedRows"
+    data = np.random.default_rng(0).random(191, "float32") / 100
+    _, got = emulate(scheduled, TARGET, data, np.zeros((), "float32"))
+    np.testing.assert_allclose(got, np.exp(data.sum()), rtol=1e-5)
+
+
 def test_values_spread_from_one_reduction_are_not_computed_by_its_thread():
     x = tvm.te.placeholder((64,), "float32", name="x")
     i = tvm.te.reduce_axis((0, 64), name="i")

@@ -18,6 +18,8 @@ class PartialSums(ReductionRule):
         if not self.fits(sch.get(reduction.block_rv)):
             return False
         final = inline_consumers(sch, infos, reduction)
+        if final is not None and not sch.get(reduction.block_rv).writes[0].source.shape:
+            return False  # TVM cannot split a sum without axes that another block reads
         result = self.split(sch, reduction)
         _add(sch, reduction.block_rv, final, result)
         return True
