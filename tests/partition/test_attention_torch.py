@@ -51,6 +51,14 @@ def qkv(queries=10, keys=12, value=16):
     return [torch.randn(2, 4, *size, generator=generator) for size in sizes]
 
 
+def test_rows_are_not_guarded_without_a_mask():
+    mod = imported(Sdpa(scale=0.3), *qkv())
+    names = [op_name(binding.value) for binding in bindings_of(mod["main"])]
+    assert "relax.nn.softmax" in names and "relax.where" not in names
+    (found,) = checked(Sdpa(scale=0.3), *qkv())
+    assert not found.attention.zeros
+
+
 def test_boolean_mask_with_a_row_that_hides_all():
     mask = torch.rand(2, 1, 10, 12, generator=torch.Generator().manual_seed(1)) > 0.5
     mask[0, 0, 3] = False

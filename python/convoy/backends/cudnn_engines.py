@@ -48,7 +48,7 @@ _MAX_COMPILED = 3
 
 
 def _wrong(engine: int, workload: Workload) -> str:
-    """Reason why an engine's result would be wrong, as measured with cuDNN 9.19 on H100s and H200s; empty
+    """Reason why an engine's result would be wrong, as measured with cuDNN 9.19 on sm_90; empty
     when it was right."""
     uneven = not workload.symmetric_padding
     if (workload.op, engine) in (("dgrad", 50), ("wgrad", 1)) and uneven:

@@ -1,14 +1,17 @@
-"""PyTorch's attention operators of GPUs, which exported programs may have, in terms of matmuls.
+"""PyTorch's attention operators in terms of matmuls and a softmax.
 
-``scaled_dot_product_attention`` decomposes so by itself on a CPU.
+``scaled_dot_product_attention`` decomposes so by itself on a CPU. Programs exported for a GPU may
+have that GPU's operators.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 _aten = torch.ops.aten
 _OPERATORS = (
@@ -37,4 +40,23 @@ def _decomposition(operator: Any) -> Callable[..., Any]:
     return decompose
 
 
-DECOMPOSITIONS = {operator: _decomposition(operator) for operator in _OPERATORS}
+_DECOMPOSITIONS = {operator: _decomposition(operator) for operator in _OPERATORS}
+
+
+def _unmasked(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float | None = None
+) -> torch.Tensor:
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    query, key, exact = (one.to(dtype) for one in (query, key, value))
+    root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = (query * root) @ (key.transpose(-2, -1) * root)
+    return (torch.softmax(scores, -1) @ exact).to(value.dtype)
+
+
+def decompositions(program: ExportedProgram) -> dict[Any, Callable[..., Any]]:
+    """The decompositions of a program's attention. Where all of it is without masks, no row of
+    scores is minus infinity as a whole, and PyTorch's guard of such rows is left out."""
+    composite = _aten.scaled_dot_product_attention.default
+    calls = [node for node in program.graph.nodes if node.target is composite]
+    plain = all(len(call.args) == 3 and call.kwargs.keys() <= {"scale"} for call in calls)
+    return _DECOMPOSITIONS | ({composite: _unmasked} if plain else {})

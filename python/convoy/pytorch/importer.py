@@ -165,7 +165,7 @@ def _decompositions(program: ExportedProgram) -> Any:
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
-    table.update(attention.DECOMPOSITIONS | decompositions.DECOMPOSITIONS)
+    table.update(attention.decompositions(program) | decompositions.DECOMPOSITIONS)
     for node in program.graph.nodes:
         if rule := decompositions.NAMED.get(str(node.target)):
             table[node.target] = rule
