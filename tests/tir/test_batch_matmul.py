@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,6 +106,13 @@ def test_cuda() -> None:
         for backwards in (False, True):
             *_, got = call(library[name], *product.inputs(), product.empty(), backwards=backwards)
             assert product.error(got) < (1e-3 if product.out == "float16" else 1e-5), product
+
+
+def test_sums_of_tiles_that_are_not_full_have_no_guards() -> None:
+    text = scheduled(Product(140, 49, 49, 32, (False, True), "float32", "float32")).script()
+    (sums,) = re.findall(r'sblock\("product_update"\):(.*?)sblock\(', text, re.DOTALL)
+    (stored,) = re.findall(r'sblock\("product_local"\):(.*?)$', text, re.DOTALL)
+    assert "T.where" not in sums and "T.where" in stored
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
+from ..ir.dtypes import DTYPE_BYTES
 from .loads import alignment, contiguous_in, loads_of, loops_below, vector_width
 from .partial_sums import share
 from .window import ReductionRule, finish_output, single_reduction
@@ -26,6 +27,7 @@ _FEWEST = 8  # rows, columns and summands; with fewer a tile has no use for its 
 _BLOCKS = 132  # fewer leave SMs of an H200 idle
 _THREADS, _MOST_THREADS = 256, 1024
 _STEP = 16  # summands of a thread between two loads of a tile
+_VECTOR_BYTES = 16
 
 #: Threads along either side of a tile, and results of each of them along it; largest tile first.
 _TILES = ((16, 4), (8, 4), (8, 2), (8, 1))
@@ -140,8 +142,10 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
     whole = extents[axes.row] % tile == 0 and extents[axes.column] % tile == 0
     vector = own if whole or not joins else 1
 
-    rows, y, i = sch.split(row, factors=[None, threads, own])
-    columns, x, j = sch.split(column, factors=[None, threads, own])
+    # Sums of rows and columns behind the last are of whatever lies in shared memory; no guard of
+    # theirs keeps the loads of a step apart, and the store has its own.
+    rows, y, i = sch.split(row, factors=[None, threads, own], disable_predication=True)
+    columns, x, j = sch.split(column, factors=[None, threads, own], disable_predication=True)
     grid = [*(loops[i] for i in batch), rows, columns]
     if parts == 1:
         step, k = sch.split(summed, factors=[None, _STEP])
@@ -205,6 +209,7 @@ def _tiled(
             sch.set_scope(copy, 0, "shared")
         sch.compute_at(copy, step)
         _load_together(sch, copy, step, threads)
+        _spread_rows(sch, copy)
     for loop in sch.get_loops(block)[-3:]:
         sch.unroll(loop)
     sch.decompose_reduction(block, step)
@@ -224,6 +229,13 @@ def _load_together(
     for loop, axis in zip(own, "zyx", strict=True):
         sch.bind(loop, f"threadIdx.{axis}")
     sch.vectorize(vector)
+
+
+def _spread_rows(sch: s_tir.Schedule, copy: SBlockRV) -> None:
+    """Place the rows of a tile a vector further apart than need be, so that threads which read
+    several of them at once find them in different banks of shared memory."""
+    buffer = sch.get(copy).writes[0].source
+    sch.storage_align(copy, 0, -2, _STEP, _VECTOR_BYTES // DTYPE_BYTES[str(buffer.dtype)])
 
 
 def _run(block: s_tir.SBlock, extent: int) -> int:
