@@ -213,6 +213,7 @@ def _tiled(
     for loop in sch.get_loops(block)[-3:]:
         sch.unroll(loop)
     sch.decompose_reduction(block, step)
+    sch.annotate(step, "pragma_loop_partition_hint", True)  # the last step alone is guarded
 
 
 def _load_together(
