@@ -184,8 +184,9 @@ def guessed(device: Device) -> Iterator[tuple[str, Kernel]]:
 def depthwise() -> Iterator[tuple[str, Kernel]]:
     """Depthwise and grouped kernels, each for sm_80 and sm_90 at once."""
     for size in FILTERS:
-        yield "depthwise", ConvKernel(size)
-        yield "depthwise", WgradKernel(size)
+        for dtype in DTYPES:
+            yield "depthwise", ConvKernel(size, dtype)
+            yield "depthwise", WgradKernel(size, dtype)
     for dtype in ("float16", "bfloat16"):
         yield "depthwise", GroupedKernel(dtype)
         yield "depthwise", StagedKernel(dtype)
