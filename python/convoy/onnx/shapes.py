@@ -73,6 +73,29 @@ def input_shapes(
     return found
 
 
+def other_sizes(inputs: Sequence[onnx.ValueInfoProto], given: Mapping[str, Sequence[int]]) -> str:
+    """What to do about a model that contradicts the sizes that were given for its open axes; empty
+    where it has none."""
+    wanted = {value.name: _declared(value) for value in inputs}
+    opened = {
+        name: axes
+        for name, axes in wanted.items()
+        if axes is None or any(isinstance(size, str) for size in axes)
+    }
+    if not opened:
+        return ""
+    texts = {name: "?" if axes is None else _text(axes) for name, axes in opened.items()}
+    had = ", ".join(f"{name!r} {text} as {_text(given[name])}" for name, text in texts.items())
+    options = " ".join(
+        "--shape " + shlex.quote(f"{name}={text.strip('()').replace(' ', '')}")
+        for name, text in texts.items()
+    )
+    return (
+        f"The model leaves sizes open that were given: {had}. Give those that it was made for, "
+        f"{options} with numbers, in Python shapes={{{min(opened)!r}: (...)}}."
+    )
+
+
 def constant_inputs(
     inputs: Sequence[onnx.ValueInfoProto], constants: Mapping[str, Any], dtypes: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
