@@ -214,10 +214,10 @@ def _copied(target: Any, x: Any, **kwargs: Any) -> Pair:
 
 
 _ALIKE = (
-    "alias", "clone", "cumsum", "detach", "diagonal", "expand", "flip", "gather", "getitem", "index",
-    "index_select", "lift_fresh_copy", "mean", "neg", "permute", "repeat", "reshape", "roll",
-    "select", "slice", "split", "split_with_sizes", "squeeze", "sum", "transpose", "tril", "triu",
-    "unbind", "unfold", "unsqueeze", "view",
+    "alias", "clone", "cumsum", "detach", "diagonal", "expand", "flip", "gather", "getitem",
+    "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute", "repeat", "reshape",
+    "roll", "select", "slice", "split", "split_with_sizes", "squeeze", "sum", "transpose", "tril",
+    "triu", "unbind", "unfold", "unsqueeze", "view",
 )  # fmt: skip
 
 _RULES: dict[str, Callable[..., Any]] = {
