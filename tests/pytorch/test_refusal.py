@@ -102,6 +102,10 @@ def test_a_module_in_training_is_not_called() -> None:
 def test_options_and_modules_that_there_are_not() -> None:
     with pytest.raises(InvalidOption, match=r"the option 'precison'; expected one of .*precision"):
         convoy.compile(nn.ReLU(), torch.ones(2), precison="float16")
+    with pytest.raises(InvalidOption, match="example_kwargs of type list"):
+        convoy.compile(nn.ReLU(), torch.ones(2), [torch.ones(2)])
+    with pytest.raises(InvalidOption, match=r"progress=3; expected a function"):
+        convoy.compile(nn.ReLU(), torch.ones(2), progress=3)
     compiled = convoy.compile(nn.ReLU(), torch.ones(2))
     with pytest.raises(InvalidOption, match="a module that is compiled"):
         convoy.compile(compiled, torch.ones(2))

@@ -22,6 +22,20 @@ Size = int | str
 _NAMELESS = ("none", "unknown", "dynamic")
 
 
+def check_options(shapes: Any, constants: Any, outputs: Any) -> None:
+    """Check the kinds of an import's options.
+
+    Raises:
+        InvalidOption: What is not by name, or a name in the place of names.
+    """
+    for option, value in (("shapes", shapes), ("constants", constants)):
+        if not isinstance(value, Mapping | None):
+            example = "{'image': (1, 3, 224, 224)}" if option == "shapes" else "{'rate': 16000}"
+            raise InvalidOption(f"{option}={value!r}", f"a dictionary by name, such as {example}")
+    if isinstance(outputs, str):
+        raise InvalidOption(f"outputs={outputs!r}", f"a list of names, such as [{outputs!r}]")
+
+
 def input_shapes(
     inputs: Sequence[onnx.ValueInfoProto],
     shapes: Mapping[str, Sequence[int]],

@@ -121,6 +121,21 @@ def test_sizes_that_a_node_does_not_take(
     assert "--shape" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"shapes": [1, 3]}, r"shapes=\[1, 3\]; expected a dictionary by name"),
+        ({"shapes": {"x": 3}}, "shape 3 for input 'x'"),
+        ({"constants": [1]}, "constants=.*a dictionary by name"),
+        ({"outputs": "y"}, r"outputs='y'; expected a list of names, such as \['y'\]"),
+    ],
+)
+def test_options_of_another_kind(options: dict[str, Any], match: str) -> None:
+    network = model([onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": values(2)})
+    with pytest.raises(errors.InvalidOption, match=match):
+        convoy.from_onnx(network, **options)
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(errors.InvalidOption, match=r"'y'.*one of 'x'"):
         input_shapes(declared(x=[1]), {"y": (1,)})

@@ -14,7 +14,7 @@ from tvm import relax
 from ...errors import InvalidModel, UnsupportedOp
 from ...ir.names import OUTPUT_NAMES
 from ...onnx.importer import Importer, element_type
-from ...onnx.shapes import constant_inputs, input_shapes, other_sizes
+from ...onnx.shapes import check_options, constant_inputs, input_shapes, other_sizes
 from ...onnx.weights import Weights
 from .builder import RelaxBuilder
 
@@ -58,6 +58,7 @@ def from_onnx(
     if isinstance(model, (str, os.PathLike)):
         folder = Path(model).resolve().parent
     model = load(model)
+    check_options(shapes, constants, outputs)
     names = list(outputs or (value.name for value in model.graph.output))
     builder = RelaxBuilder()
     importer = Importer(model, Weights(folder), builder)
