@@ -94,7 +94,7 @@ def test_inputs_that_the_module_does_not_take(example: Any, message: str) -> Non
 
 def test_a_module_in_training_is_not_called() -> None:
     net = nn.Sequential(nn.BatchNorm2d(3), Called(lambda x: x if x.sum() > 0 else -x)).train()
-    with pytest.raises(UnsupportedOp, match="cannot trace at 1.*values of buffers are known"):
+    with pytest.raises(UnsupportedOp, match=r"cannot trace at 1.*values of buffers are known"):
         convoy.compile(net, torch.randn(2, 3, 4, 4), cache=False)
     assert net[0].num_batches_tracked == 0
 
