@@ -6,6 +6,11 @@ setting that works in a checkout and with a wheel (``paths.install_command``).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class ConvoyError(RuntimeError):
     """Base class of Convoy's errors; a RuntimeError, like TVM's.
@@ -24,6 +29,18 @@ class ConvoyError(RuntimeError):
         if remedy:
             text += f". {remedy}"
         super().__init__(text)
+
+    def reworded(self, got: str | None = None, remedy: str | None = None) -> Self:
+        """A copy with another invalid value or remedy, of whatever class the error is."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        ConvoyError.__init__(
+            other,
+            self.got if got is None else got,
+            self.expected,
+            self.remedy if remedy is None else remedy,
+        )
+        return other
 
 
 class InvalidWorkload(ConvoyError):

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from .errors import InvalidOption
+
 if TYPE_CHECKING:
     import rich.progress
     import rich.table
@@ -97,6 +99,10 @@ class Stages:
 
 def stages(progress: Progress | None) -> Stages:
     """The stages of a caller that already reports them, or new ones that call ``progress``."""
+    if progress is not None and not callable(progress):
+        raise InvalidOption(
+            f"progress={progress!r}", "a function of a stage, what is done, and all"
+        )
     return progress if isinstance(progress, Stages) else Stages(progress)
 
 

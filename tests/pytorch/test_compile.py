@@ -205,12 +205,12 @@ def test_wrong_calls(nested: Any) -> None:
         ((x, 3.0), {}, "compile another one"),
         ((x.clone().requires_grad_(),), {}, "no_grad"),
         ((x.numpy(),), {}, "ndarray"),
+        ((), {}, r"missing a required argument.*the example inputs, \("),
+        ((x,), {"colour": x}, "unexpected keyword argument 'colour'"),
     ]
     for args, kwargs, message in cases:
         with pytest.raises(errors.InvalidOption, match=message):
             compiled(*args, **kwargs)
-    with pytest.raises(TypeError):
-        compiled()
 
 
 def test_arguments_that_a_decorator_gives() -> None:
@@ -308,8 +308,9 @@ def test_a_result_that_is_no_batch_is_not_padded() -> None:
     assert compiled(torch.ones(4, 8))[1] == 1
     with pytest.raises(errors.InvalidOption, match=r"not a batch.*2 or 4"):
         compiled(torch.ones(3, 8))
-    with pytest.raises(errors.InvalidOption, match="positive integers"):
-        convoy.compile(torch.relu, torch.ones(2, 8), batch=[0, 4])
+    for batch in ([0, 4], [], 1.5, "8", True):
+        with pytest.raises(errors.InvalidOption, match="positive integers"):
+            convoy.compile(torch.relu, torch.ones(2, 8), batch=batch)
 
 
 @pytest.mark.parametrize(

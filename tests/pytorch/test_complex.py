@@ -22,6 +22,17 @@ def rotated(x: Any) -> Any:
     return torch.view_as_real(pairs * angles).flatten(-2)
 
 
+def of_numbers(z: Any) -> list[Any]:
+    """Layers and selections of complex numbers, (3, 5, 7)."""
+    pad, weight = torch.nn.functional.pad, z[0, :2]
+    return [
+        pad(z, (1, 2)), pad(z, (0, 1), value=2.0), pad(z, (1, 1), mode="reflect"), z**3, z.sqrt(),
+        z.pow(1.5), torch.nn.functional.linear(z, weight), torch.sgn(z), z.cumsum(-1), z.tril(),
+        torch.addmm(z[0, :2, :2], weight, weight.mT, alpha=2), z.diagonal(dim1=1, dim2=2),
+        torch.zeros_like(z).index_add(1, torch.tensor([0, 2, 2]), z[:, :3]),
+    ]  # fmt: skip
+
+
 def spectrum(x: Any) -> Any:
     """A layer of a Fourier neural operator: products of low frequencies."""
     found = fft.rfft2(x)
@@ -48,6 +59,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
         x.to(torch.cfloat)).conj().resolve_conj()),
         (1j / torch.complex(x + 9, x)).real, torch.complex(x, x).sum(1).imag,
         [part.imag for part in torch.complex(x, x).unbind(1)][2],
+    ),
+    "layers": lambda x: (
+        [torch.view_as_real(part) for part in of_numbers(torch.complex(x, x.flip(1))[0, :3])],
+        torch.linalg.vector_norm(torch.complex(x, 2 * x), dim=1), torch.complex(x, x + 1).var(1),
+        (torch.complex(x, x) == torch.complex(x, x.abs())).float(),
     ),
     "short time": lambda x: (
         torch.stft(x.flatten(), 16, 4, window=WINDOW, return_complex=True).abs(),

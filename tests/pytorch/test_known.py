@@ -11,7 +11,7 @@ import tvm
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import convoy  # noqa: E402
-from convoy.errors import UnsupportedOp  # noqa: E402
+from convoy.errors import InvalidOption, UnsupportedOp  # noqa: E402
 from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
 
@@ -78,6 +78,28 @@ KNOWN = {
 def test_known(name: str) -> None:
     got, want = imported(KNOWN[name])
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+#: Compiled here, since pytest writes the assertions of a test anew.
+ASSERTING = """
+def passes(net, x):
+    assert (x < 9).all() and not x.isnan().any() and net.mask.any(), "large"
+    torch._assert((x > -9).all(), "small")
+    return x * 2
+
+def fails(net, x):
+    assert net.mask.all(), "a mask of all"
+    return x * 2
+"""
+
+
+def test_assertions_about_inputs_are_not_checked() -> None:
+    functions: dict[str, Any] = {"torch": torch}
+    exec(ASSERTING, functions)
+    got, want = imported(functions["passes"])
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(InvalidOption, match="AssertionError: a mask of all"):
+        imported(functions["fails"])
 
 
 def test_masks_among_the_inputs_of_a_transformer_are_not_read() -> None:

@@ -282,7 +282,8 @@ def test_what_cannot_be_trained() -> None:
     for module, optimizer, error, message in cases:
         with pytest.raises(error, match=message):
             compile_training_step(module, cross_entropy, optimizer, x, labels)
-    for options in ({"loss_scale": 0}, {"loss_scale": "auto"}, {"clip_norm": -1.0}):
+    wrong = {"loss_scale": 0}, {"loss_scale": "auto"}, {"clip_norm": -1.0}, {"accumulate": 4}
+    for options in wrong:
         with pytest.raises(errors.InvalidOption, match=next(iter(options))):
             compile_training_step(net, cross_entropy, sgd(net), x, labels, **options)
 

@@ -51,10 +51,12 @@ def read(
         ConvoyError: The errors of convoy.relay and of convoy.from_onnx.
     """
     if path.suffix not in KINDS:
-        known = ", ".join(f"{suffix} ({kind})" for suffix, kind in KINDS.items())
+        kinds = {**KINDS, ".pt2": "torch.export"}
+        known = ", ".join(f"{suffix} ({kind})" for suffix, kind in kinds.items())
         raise InvalidOption(f"model file {path}", f"one of {known}")
     if not path.is_file():
-        raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
+        lack = "is no file" if path.exists() else "does not exist"
+        raise InvalidOption(f"model file {path}, which {lack}", "an existing file")
     if path.suffix == ".onnx":
         if params is not None:
             raise InvalidOption("--params for an ONNX model", "none: the model has its weights")

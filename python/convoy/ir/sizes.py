@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import InvalidOption
@@ -29,7 +29,7 @@ def check_shape(name: str, shape: Sequence[Any]) -> None:
     Raises:
         InvalidOption: Sizes that are no numbers from 0 to :data:`LARGEST`.
     """
-    if not all(_within(size, 0) for size in shape):
+    if not isinstance(shape, Iterable) or not all(_within(size, 0) for size in shape):
         raise InvalidOption(f"shape {shape!r} for input {name!r}", f"sizes from 0 to {LARGEST}")
 
 

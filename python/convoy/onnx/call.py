@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ConvoyError, DynamicShape, UnsupportedDtype, UnsupportedOp
+from ..errors import ConvoyError, DynamicShape, InvalidModel, UnsupportedDtype, UnsupportedOp
 from .builder import Builder, Expr
 
 if TYPE_CHECKING:
@@ -218,6 +218,22 @@ class Call:
         """The error for a call that cannot be converted."""
         return UnsupportedOp(f"{self._where} {got}".rstrip(), expected, remedy)
 
+    def contradiction(self, got: str, expected: str, remedy: str = "") -> InvalidModel:
+        """The error for a node that does not suit its inputs, with their dtypes and shapes."""
+        return InvalidModel(f"{self._where} of {self.operands()} {got}".rstrip(), expected, remedy)
+
+    def operands(self) -> str:
+        """Dtypes and shapes of the inputs."""
+        found = []
+        for value in self.inputs:
+            if isinstance(value, np.ndarray):
+                found.append(f"{value.dtype} {value.shape}")
+            elif self.builder.is_expr(value):
+                found.append(f"{self.builder.dtype(value)} {self.builder.dims(value)}")
+            else:
+                found.append("nothing" if value is None else f"a {type(value).__name__}")
+        return ", ".join(found)
+
     @contextmanager
     def naming(self) -> Iterator[None]:
         """Name the call in errors of the builder."""
@@ -226,7 +242,7 @@ class Call:
         except ConvoyError as err:
             if "ONNX operator" in err.got:
                 raise
-            raise type(err)(f"{self._where}: {err.got}", err.expected, err.remedy) from err
+            raise err.reworded(f"{self._where}: {err.got}") from err
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

@@ -47,7 +47,8 @@ def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelP
 
 def _read(path: Path) -> onnx.ModelProto:
     if not path.is_file():
-        raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
+        lack = "is no file" if path.exists() else "does not exist"
+        raise InvalidOption(f"model file {path}, which {lack}", "an existing file")
     content = path.read_bytes()
     if content.startswith(_LFS):
         raise InvalidModel(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Nodes that one model may become: a loop that is unrolled stops there.
 MOST_NODES = 200_000
 
+#: Characters of a reason that is repeated in an error; longer ones describe objects of TVM.
+_LONGEST_REASON = 120
+
 #: What to do about operators of other domains, by how the domain begins.
 _REMEDIES = {
     "com.microsoft": "Give the model as it was before onnxruntime optimized it, or save it with "
@@ -187,10 +190,9 @@ class Importer:
         except ConvoyError:
             raise
         except Exception as err:  # of a converter, or of TVM's type inference
-            text = str(err).strip().splitlines()
-            raise InvalidModel(
-                f"{call.op} {call.name!r}, which does not convert "
-                f"({type(err).__name__}: {text[-1] if text else ''})",
+            text = [line for line in str(err).strip().splitlines() if len(line) <= _LONGEST_REASON]
+            raise call.contradiction(
+                f"that does not convert ({': '.join([type(err).__name__, *text[-1:]])})",
                 "inputs and attributes that fit together",
                 "CONVOY_TRACEBACK=1 shows where.",
             ) from err

@@ -22,6 +22,20 @@ Size = int | str
 _NAMELESS = ("none", "unknown", "dynamic")
 
 
+def check_options(shapes: Any, constants: Any, outputs: Any) -> None:
+    """Check the kinds of an import's options.
+
+    Raises:
+        InvalidOption: What is not by name, or a name in the place of names.
+    """
+    for option, value in (("shapes", shapes), ("constants", constants)):
+        if not isinstance(value, Mapping | None):
+            example = "{'image': (1, 3, 224, 224)}" if option == "shapes" else "{'rate': 16000}"
+            raise InvalidOption(f"{option}={value!r}", f"a dictionary by name, such as {example}")
+    if isinstance(outputs, str):
+        raise InvalidOption(f"outputs={outputs!r}", f"a list of names, such as [{outputs!r}]")
+
+
 def input_shapes(
     inputs: Sequence[onnx.ValueInfoProto],
     shapes: Mapping[str, Sequence[int]],
@@ -71,6 +85,29 @@ def input_shapes(
     if open_inputs:
         raise _open_axes(open_inputs)
     return found
+
+
+def other_sizes(inputs: Sequence[onnx.ValueInfoProto], given: Mapping[str, Sequence[int]]) -> str:
+    """What to do about a model that contradicts the sizes that were given for its open axes; empty
+    where it has none."""
+    wanted = {value.name: _declared(value) for value in inputs}
+    opened = {
+        name: axes
+        for name, axes in wanted.items()
+        if axes is None or any(isinstance(size, str) for size in axes)
+    }
+    if not opened:
+        return ""
+    texts = {name: "?" if axes is None else _text(axes) for name, axes in opened.items()}
+    had = ", ".join(f"{name!r} {text} as {_text(given[name])}" for name, text in texts.items())
+    options = " ".join(
+        "--shape " + shlex.quote(f"{name}={text.strip('()').replace(' ', '')}")
+        for name, text in texts.items()
+    )
+    return (
+        f"The model leaves sizes open that were given: {had}. Give those that it was made for, "
+        f"{options} with numbers, in Python shapes={{{min(opened)!r}: (...)}}."
+    )
 
 
 def constant_inputs(

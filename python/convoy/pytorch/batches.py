@@ -14,10 +14,12 @@ from .runner import Batched, Tensors
 Run = Callable[..., Tensors]
 
 
-def check_sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
-    """Batch sizes in ascending order; raises InvalidOption for anything but positive integers."""
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise InvalidOption(f"batch={list(sizes)}", "positive integers, such as batch=[1, 8, 32]")
+def check_sizes(batch: Any) -> tuple[int, ...]:
+    """One batch size or several in ascending order; raises InvalidOption for anything but positive
+    integers."""
+    sizes = batch if isinstance(batch, list | tuple | range) else [batch]
+    if not sizes or any(type(size) is not int or size < 1 for size in sizes):
+        raise InvalidOption(f"batch={batch!r}", "positive integers, such as batch=[1, 8, 32]")
     return tuple(sorted(set(sizes)))
 
 

@@ -62,6 +62,7 @@ def compile(
     from .imports import import_all
 
     import_all()
+    from .batches import check_sizes
     from .module import TorchModule
 
     if isinstance(module, ExportedProgram):
@@ -70,8 +71,15 @@ def compile(
         raise InvalidOption(f"a module of type {type(module).__name__}", "a torch.nn.Module")
     several = type(example_inputs) in (tuple, list)  # a named tuple is one argument
     args = tuple(example_inputs) if several else (example_inputs,)
-    sizes = (batch,) if isinstance(batch, int) else tuple(batch) if batch is not None else ()
-    return TorchModule(module, args, dict(example_kwargs or {}), sizes, precision, options)
+    sizes = () if batch is None else check_sizes(batch)
+    return TorchModule(module, args, _by_name(example_kwargs), sizes, precision, options)
+
+
+def _by_name(kwargs: Any) -> dict[str, Any]:
+    if not isinstance(kwargs, Mapping | None):
+        got = f"example_kwargs of type {type(kwargs).__name__}"
+        raise InvalidOption(got, "a dictionary of arguments by name")
+    return dict(kwargs or {})
 
 
 def _callable(program: ExportedProgram) -> torch.nn.Module:

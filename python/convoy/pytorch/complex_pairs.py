@@ -76,7 +76,9 @@ class _Interpreter(torch.fx.Interpreter):
             raise UnsupportedOp(got, EXPECTED, PARTS)
         if kwargs.get("dtype") is not None:
             kwargs = {**kwargs, "dtype": torch.float32}
-        return rule(node.target, *args, **kwargs)
+        result = rule(node.target, *args, **kwargs)
+        real = isinstance(result, Pair) and not _is_complex(node.meta.get("val"))
+        return result.re if real else result
 
 
 def _key(path: str, side: str) -> str:
@@ -139,6 +141,37 @@ def _product(target: Any, a: Any, b: Any) -> Pair:
     return Pair(target(a.re, b.re) - target(a.im, b.im), target(a.re, b.im) + target(a.im, b.re))
 
 
+def _linear(target: Any, x: Any, weight: Any, bias: Any = None) -> Pair:
+    turned = Pair(weight.re.mT, weight.im.mT) if isinstance(weight, Pair) else weight.mT
+    y = _product(torch.matmul, x, turned)
+    return y if bias is None else _both_pairs(torch.add, y, bias)
+
+
+def _added_product(target: Any, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Pair:
+    return _both_pairs(
+        torch.add,
+        _product(torch.mul, _pair(x), beta),
+        _product(torch.mul, _product(torch.matmul, a, b), alpha),
+    )
+
+
+def _power(target: Any, x: Any, exponent: Any) -> Pair:
+    if exponent in (2, 3, 4):
+        found = x
+        for _ in range(exponent - 1):
+            found = _product(torch.mul, found, x)
+        return found
+    x = _pair(x)
+    if isinstance(exponent, int | float):
+        return _polar(target, _size(target, x) ** exponent, _angle(target, x) * exponent)
+    power = _product(torch.mul, exponent, _logarithm(target, x))
+    return _polar(target, torch.exp(power.re), power.im)
+
+
+def _logarithm(target: Any, x: Pair) -> Pair:
+    return Pair(torch.log(_size(target, x)), _angle(target, x))
+
+
 def _quotient(target: Any, a: Any, b: Any) -> Pair:
     if not isinstance(b, Pair | complex):
         return Pair(target(a.re, b), target(a.im, b))
@@ -165,15 +198,26 @@ def _filled(target: Any, shape: Any, value: Any, **kwargs: Any) -> Pair:
     return Pair(*(target(shape, part, **kwargs) for part in whole))
 
 
+def _like(target: Any, x: Any, value: Any, **kwargs: Any) -> Pair:
+    return _filled(target, _pair(x).re, value, **kwargs)
+
+
+def _padded(target: Any, x: Pair, pads: Any, mode: Any = "constant", value: Any = None) -> Pair:
+    if mode != "constant":
+        return _each(target, x, pads, mode)
+    whole = _pair(value or 0)
+    return Pair(*(_aten.constant_pad_nd(part, pads, v) for part, v in zip(x, whole, strict=True)))
+
+
 def _copied(target: Any, x: Any, **kwargs: Any) -> Pair:
     return Pair(*(target(part, **kwargs) for part in _pair(x)))
 
 
 _ALIKE = (
-    "alias", "clone", "constant_pad_nd", "detach", "expand", "flip", "gather", "getitem", "index",
-    "index_select", "lift_fresh_copy", "mean", "neg", "permute", "repeat", "reshape", "roll",
-    "select", "slice", "split", "split_with_sizes", "squeeze", "sum", "transpose", "unbind",
-    "unfold", "unsqueeze", "view",
+    "alias", "clone", "cumsum", "detach", "diagonal", "expand", "flip", "gather", "getitem",
+    "index", "index_select", "lift_fresh_copy", "mean", "neg", "permute", "repeat", "reshape",
+    "roll", "select", "slice", "split", "split_with_sizes", "squeeze", "sum", "transpose", "tril",
+    "triu", "unbind", "unfold", "unsqueeze", "view",
 )  # fmt: skip
 
 _RULES: dict[str, Callable[..., Any]] = {
@@ -182,6 +226,21 @@ _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("mul", "mm", "bmm", "matmul"), _product),
     **dict.fromkeys(("slice_scatter", "select_scatter"), lambda target, x, source, *rest: _each(
         target, _pair(x), _pair(source), *rest)),
+    "index_put": lambda target, x, indices, values, *rest: _each(
+        target, _pair(x), indices, _pair(values), *rest),
+    "pad": _padded,
+    "constant_pad_nd": lambda target, x, pads, value=0: _padded(target, x, pads, value=value),
+    "linear": _linear,
+    **dict.fromkeys(("addmm", "baddbmm"), _added_product),
+    "pow": _power,
+    "sqrt": lambda target, x: _power(target, x, 0.5),
+    "eq": lambda target, a, b: torch.logical_and(*_both_pairs(target, a, b)),
+    "ne": lambda target, a, b: torch.logical_or(*_both_pairs(target, a, b)),
+    "var": lambda target, x, *rest, **kwargs: torch.add(*_each(target, x, *rest, **kwargs)),
+    "linalg_vector_norm": lambda target, x, *rest, **kwargs: target(
+        _size(target, x), *rest, **kwargs),
+    "scalar_tensor": lambda target, value, **kwargs: _each(target, _pair(value), **kwargs),
+    "full_like": _like,
     "getitem": lambda target, items, i: items[i],
     "cat": _joined,
     "where": _chosen,
@@ -193,10 +252,10 @@ _RULES: dict[str, Callable[..., Any]] = {
     "complex": lambda target, re, im: Pair(re, im),
     "view_as_complex": lambda target, x: Pair(*x.unbind(-1)),
     "view_as_real": lambda target, x: torch.stack(x, -1),
-    "_conj": lambda target, x: Pair(x.re, -x.im),
+    **dict.fromkeys(("_conj", "_conj_physical"), lambda target, x: Pair(x.re, -x.im)),
     "polar": _polar,
     "exp": lambda target, x: _polar(target, torch.exp(x.re), x.im),
-    "log": lambda target, x: Pair(torch.log(_size(target, x)), _angle(target, x)),
+    "log": _logarithm,
     "abs": _size,
     "angle": _angle,
     "_fft_r2c": lambda target, *args: Pair(*fourier.real_to_complex(*args)),

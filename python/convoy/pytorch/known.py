@@ -3,6 +3,7 @@
 ``torch.export`` traces without values: ``if mask.all():`` is an error to it, also where the mask is
 a buffer. What a module makes of buffers and numbers alone is therefore computed beside the trace,
 which it enters as a constant; what is read from it, such as ``bool(mask.all())``, is known.
+Assertions about other values are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from .assertions import passing
 from .constants import MOST_ELEMENTS, is_random, share_memory
 
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -61,6 +63,10 @@ class Known(TorchFunctionMode):
                     given[0].shape, dtype=given[0].dtype, device=given[0].device
                 )
         if any(value is None for value in values):
+            if function is torch._assert:
+                return None
+            if function is torch.Tensor.__bool__ and (truth := passing()) is not None:
+                return truth
             if given and _is_attribute(given[0]):  # which may be written to
                 self._found[id(given[0])] = given[0], -1, given[0]
             if function in _INDEXED:

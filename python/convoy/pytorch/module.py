@@ -21,14 +21,13 @@ from .batches import (
     Batches,
     batched_inputs,
     batched_results,
-    check_sizes,
     rows_of,
     with_batch,
 )
 from .importer import parameters_of, precision_of, trace
 from .results import in_place, results_of
 from .runner import Batched, GraphRunner, Runner, Tensors, Turns
-from .structure import TENSOR, Arguments, unflatten
+from .structure import TENSOR, Arguments, describe_call, unflatten
 
 
 class TorchModule:
@@ -74,7 +73,7 @@ class TorchModule:
         self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
         self._expected = [(t.shape, t.dtype, t.device) for t in self._examples]
         self._options = dict(options)
-        self._sizes = check_sizes(sizes)
+        self._sizes = tuple(sizes)
         none = (False,) * len(self._examples)
         self._batched = batched_inputs(self._examples) if self._sizes else none
         self._build()
@@ -146,11 +145,15 @@ class TorchModule:
         return self._rebuild(self._run(tensors))
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        tensors, structure = self._arguments.flatten(args, kwargs)
+        examples = f"those of the example inputs, {describe_call(self._structure)}"
+        try:
+            tensors, structure = self._arguments.flatten(args, kwargs)
+        except TypeError as err:
+            raise InvalidOption(f"arguments that do not fit ({err})", examples) from None
         if structure != self._structure:
             raise InvalidOption(
-                f"arguments {structure[2:]}",
-                f"those of the example inputs, {self._structure[2:]}",
+                f"arguments {describe_call(structure)}",
+                examples,
                 "What is not a tensor is part of the compiled module: compile another one for it.",
             )
         return tensors

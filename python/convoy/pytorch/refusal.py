@@ -13,6 +13,10 @@ from ..errors import ConvoyError, InvalidOption, UnsupportedOp
 
 EXPECTED = "operators that can be imported from PyTorch"
 PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
+_BUFFERS = (
+    "The values of buffers are known: what sizes or branches depend on, such as lengths that stay, "
+    "may be one."
+)
 _KEYWORDS = "convoy.compile(module, (), {...}) takes keyword arguments."
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 #: Whose lines are not the user's.
@@ -87,7 +91,7 @@ def untraceable(
     return UnsupportedOp(
         f"a module that torch.export cannot trace{_place(function, err)} ({raised(err)})",
         "a module that runs on these inputs, and whose operations do not depend on their values",
-        PARTS,
+        f"{_BUFFERS} {PARTS}" if "data-dependent" in str(err) else PARTS,
     )
 
 

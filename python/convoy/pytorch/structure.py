@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 #: A structure with tensors left out. Two values with equal structures differ in tensors only.
 Structure = tuple[Any, ...]
 TENSOR: Structure = ("tensor",)
+#: Characters of a value that is not repeated in an error.
+_LONG = 60
 
 
 def flatten(value: Any, objects: bool = False) -> tuple[list[torch.Tensor], Structure]:
@@ -105,6 +107,32 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
             vars(made).update(zip(keys, [_unflatten(item, tensors) for item in items], strict=True))
             return made
     raise AssertionError(structure)
+
+
+def describe(structure: Structure) -> str:
+    """A structure in words, such as ``(tensor, [tensor, 3])``."""
+    match structure:
+        case ("constant", value):
+            plain = isinstance(value, bool | int | float | str | None)
+            text = repr(value) if plain else ""
+            return text if 0 < len(text) < _LONG else f"a {type(value).__name__}"
+        case ("sequence", kind, *items):
+            inner = ", ".join(map(describe, items))
+            return f"[{inner}]" if kind is list else f"({inner})"
+        case ("dict", keys, *items):
+            inner = ", ".join(f"{k!r}: {describe(i)}" for k, i in zip(keys, items, strict=True))
+            return f"{{{inner}}}"
+        case ("namedtuple", kind, *items) | ("node" | "fields" | "object", kind, _, *items):
+            return f"{kind.__name__}({', '.join(map(describe, items))})"
+    return "tensor"
+
+
+def describe_call(structure: Structure) -> str:
+    """The arguments of a call in words, such as ``(tensor, flag=True)``."""
+    _, _, positional, (_, names, *values) = structure
+    given = [describe(item) for item in positional[2:]]
+    given += [f"{name}={describe(value)}" for name, value in zip(names, values, strict=True)]
+    return f"({', '.join(given)})"
 
 
 def paths(structure: Structure) -> Iterator[tuple[str, ...]]:

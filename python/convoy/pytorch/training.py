@@ -20,10 +20,10 @@ from ..training import Scaling, TrainingSession, train_step
 from ..training.names import COUNT, LEARNING_RATE, RANDOM, StepNames
 from .content import program_content
 from .importer import parameters_of, precision_of, to_relax, trace
-from .module import device_of
+from .module import check_options, device_of
 from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
-from .structure import Structure, flatten, unflatten
+from .structure import Structure, describe, flatten, unflatten
 
 #: What counts the batches that it has seen.
 _BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
@@ -42,6 +42,9 @@ def compile_training_step(
     **options: Any,
 ) -> TrainingStep:
     """Compile ``loss(module(inputs), targets)``, its gradients and the optimizer's update.
+
+    Every call updates the parameters: gradients are not accumulated over calls. ``inputs`` is the
+    whole batch of an update.
 
     Dropout and other random numbers differ from step to step; ``torch.manual_seed`` before the
     step is compiled decides which they are.
@@ -74,6 +77,7 @@ def compile_training_step(
     ):
         if not fits:
             raise InvalidOption(f"a {type(value).__name__}", expected)
+    check_options(options)
     scaling = Scaling(clip_norm, loss_scale)
     return TrainingStep(module, loss, optimizer, (inputs, targets), precision, scaling, options)
 
@@ -135,7 +139,10 @@ class TrainingStep:
         """One step; the loss before the update, as a tensor on the module's device."""
         tensors, structure = flatten((inputs, targets))
         if structure != self._structure:
-            raise InvalidOption(f"a batch {structure}", f"one as the examples, {self._structure}")
+            raise InvalidOption(
+                f"a batch {describe(structure)}",
+                f"one as the examples, {describe(self._structure)}",
+            )
         for given, buffer in zip(tensors, self._buffers, strict=True):
             if (given.shape, given.dtype) != (buffer.shape, buffer.dtype):
                 raise InvalidOption(

@@ -1,4 +1,5 @@
-"""Functions that read values only to check them, or in branches of C++, as computations alone."""
+"""Functions that read values only to check them, or in C++ without PyTorch's dispatcher, as
+computations alone."""
 
 from __future__ import annotations
 
@@ -68,6 +69,7 @@ def _corrcoef(input: Any) -> Any:
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.data.__get__: torch.Tensor.detach,  # a trace does not know where data is from
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),

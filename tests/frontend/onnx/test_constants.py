@@ -15,6 +15,7 @@ import convoy  # noqa: E402
 from convoy import errors  # noqa: E402
 from convoy.cli.main import app  # noqa: E402
 from convoy.cli.options import constants  # noqa: E402
+from convoy.onnx.call import CONVERTERS  # noqa: E402
 
 from .support import info, model, run, values  # noqa: E402
 
@@ -116,5 +117,20 @@ def test_sessions_take_constants() -> None:
 def test_a_layer_over_data_of_another_rank_is_named() -> None:
     node = onnx.helper.make_node("GRU", ["x", "w", "r"], ["y"], hidden_size=2, name="rnn")
     weights = {"w": values(1, 6, 3), "r": values(1, 6, 2)}
-    with pytest.raises(errors.InvalidModel, match=r"GRU \('rnn'\): data of shape \(4, 3\)"):
+    with pytest.raises(errors.InvalidModel, match=r"GRU \('rnn'\) of float32 \(4, 3\)"):
         convoy.from_onnx(model([node], {"x": values(4, 3)}, weights=weights))
+
+
+def test_errors_of_any_class_keep_it_in_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Placed(errors.ConvoyError):
+        def __init__(self, line: int) -> None:
+            super().__init__(f"line {line}", "none", "Leave it out.")
+            self.line = line
+
+    def fails(call: Any) -> None:
+        raise Placed(3)
+
+    monkeypatch.setitem(CONVERTERS, ("", "MaxPool"), fails)
+    with pytest.raises(Placed, match=r"MaxPool.*line 3; .*Then one branch is left") as raised:
+        convoy.from_onnx(_branches_of_a_rate())
+    assert raised.value.line == 3

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 onnx = pytest.importorskip("onnx")
 
+import convoy  # noqa: E402
 from convoy import errors  # noqa: E402
 from convoy.cli.main import app  # noqa: E402
 from convoy.cli.options import shapes  # noqa: E402
@@ -86,6 +88,52 @@ def test_batches_that_are_none(batch: Any) -> None:
 def test_shapes_that_contradict_the_model(shape: tuple[int, ...], match: str) -> None:
     with pytest.raises(errors.InvalidOption, match=match):
         input_shapes(declared(x=["N", 3, None]), {"x": shape})
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "weight"),
+    [
+        ("Reshape", {}, np.array([1, 3, 64])),
+        ("Split", {"axis": 2}, np.array([8, 8])),
+        ("Expand", {}, np.array([1, 3, 16, 16])),
+        ("Add", {}, values(1, 3, 16, 16)),
+        ("MatMul", {}, values(16, 2)),
+        ("Conv", {}, values(2, 3, 26, 26)),
+    ],
+)
+def test_sizes_that_a_node_does_not_take(
+    op: str, attributes: dict[str, Any], weight: np.ndarray
+) -> None:
+    node = onnx.helper.make_node(
+        op, ["x", "w"], ["y", "z"] if op == "Split" else ["y"], **attributes
+    )
+    network = model([node], {"x": values(1, 3, 16, 16)}, weights={"w": weight})
+    for axis, name in ((0, "N"), (2, "H"), (3, "W")):
+        network.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    given = r"'x' \(N, 3, H, W\) as \(1, 3, 24, 24\).*--shape x=N,3,H,W with numbers"
+    with pytest.raises(errors.InvalidModel, match=f"{op}.*{given}"):
+        convoy.from_onnx(network, shapes={"x": (1, 3, 24, 24)})
+    del network.graph.input[0].type.tensor_type.shape.dim[:]
+    for size in (1, 3, 24, 24):
+        network.graph.input[0].type.tensor_type.shape.dim.add().dim_value = size
+    with pytest.raises(errors.InvalidModel) as raised:
+        convoy.from_onnx(network)
+    assert "--shape" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"shapes": [1, 3]}, r"shapes=\[1, 3\]; expected a dictionary by name"),
+        ({"shapes": {"x": 3}}, "shape 3 for input 'x'"),
+        ({"constants": [1]}, "constants=.*a dictionary by name"),
+        ({"outputs": "y"}, r"outputs='y'; expected a list of names, such as \['y'\]"),
+    ],
+)
+def test_options_of_another_kind(options: dict[str, Any], match: str) -> None:
+    network = model([onnx.helper.make_node("Relu", ["x"], ["y"])], {"x": values(2)})
+    with pytest.raises(errors.InvalidOption, match=match):
+        convoy.from_onnx(network, **options)
 
 
 def test_unknown_names_are_refused() -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import relax
 
-from ...errors import UnsupportedOp
+from ...errors import InvalidModel, UnsupportedOp
 from ...ir.names import OUTPUT_NAMES
 from ...onnx.importer import Importer, element_type
-from ...onnx.shapes import constant_inputs, input_shapes
+from ...onnx.shapes import check_options, constant_inputs, input_shapes, other_sizes
 from ...onnx.weights import Weights
 from .builder import RelaxBuilder
 
@@ -49,7 +49,8 @@ def from_onnx(
         DynamicShape: An open axis without a size; says what to give.
         UnsupportedOp: An operator, or a use of one, that there is no converter for; by name.
         UnsupportedDtype: A tensor of text, complex numbers, float8 or fewer than eight bits.
-        InvalidModel: A file that cannot be read, or a model that contradicts itself.
+        InvalidModel: A file that cannot be read, or a model that contradicts itself or the sizes
+            that were given.
     """
     from ...onnx.file import load
 
@@ -57,6 +58,7 @@ def from_onnx(
     if isinstance(model, (str, os.PathLike)):
         folder = Path(model).resolve().parent
     model = load(model)
+    check_options(shapes, constants, outputs)
     names = list(outputs or (value.name for value in model.graph.output))
     builder = RelaxBuilder()
     importer = Importer(model, Weights(folder), builder)
@@ -73,7 +75,11 @@ def from_onnx(
     block = builder.block
     with _closed_on_errors(block), block.function("main", list(params.values())):
         with block.dataflow():
-            found = importer.outputs({**params, **known}, names)
+            try:
+                found = importer.outputs({**params, **known}, names)
+            except InvalidModel as err:
+                remedy = other_sizes(inputs, sizes) or err.remedy
+                raise err.reworded(remedy=remedy) from err
             if lists := [name for name, v in zip(names, found, strict=True) if type(v) is list]:
                 raise UnsupportedOp(f"an output {lists[0]!r} that is a sequence", "tensors")
             result = found[0] if len(found) == 1 else relax.Tuple(found)

@@ -10,6 +10,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
+from ...errors import InvalidModel
 from ...graph.expr import dtype_of, is_tensor, shape_of
 from ...normalize.name_layers import named
 from ...onnx.builder import Builder
@@ -42,8 +43,8 @@ class RelaxBuilder(Builder):
             hint = re.sub(r"\W+", "_", name).strip("_")
             # The block has names of functions and of variables in one place.
             expr = self.block.emit(named(expr, name), "value" if hint == "main" else hint)
-        if is_tensor(expr):
-            shape_of(expr)
+        if is_tensor(expr) and min(shape := shape_of(expr), default=0) < 0:
+            raise InvalidModel(f"a result of shape {shape}", "data as large as its windows")
         return expr
 
     def item(self, expr: relax.Expr, index: int) -> relax.Expr:

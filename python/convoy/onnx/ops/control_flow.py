@@ -34,7 +34,7 @@ def if_(call: Call) -> Value:
         results = [body(call, branch, []) for branch in branches]
     except ConvoyError as err:
         remedy = f"{CONSTANTS} Then one branch is left. {err.remedy}".rstrip()
-        raise type(err)(err.got, err.expected, remedy) from err
+        raise err.reworded(remedy=remedy) from err
     found = []
     for a, b in zip(*results, strict=True):
         if a is b:

@@ -46,7 +46,7 @@ def reshape(call: Call) -> Value:
         known = math.prod(size for size in wanted if size != -1)
         wanted[wanted.index(-1)] = math.prod(old) // known if known else 0
     if math.prod(wanted) != math.prod(old):
-        raise call.unsupported(f"of shape {old} to {tuple(wanted)}", "as many elements")
+        raise call.contradiction(f"to {tuple(wanted)}", "as many elements")
     if isinstance(call.inputs[0], np.ndarray):
         return call.inputs[0].reshape(wanted)
     if 0 in wanted:  # which Relax takes for the size that is

@@ -61,6 +61,10 @@ def split(call: Call) -> Value:
         parts = int(call.attrs.get("num_outputs", count))
         each = math.ceil(size / parts)
         sizes = [max(0, min(each, size - i * each)) for i in range(parts)]
+    elif sum(sizes) != call.shape()[axis]:
+        raise call.contradiction(
+            f"in parts of {sizes} along axis {axis}", f"{call.shape()[axis]} in all"
+        )
     bounds = np.cumsum(sizes)
     found = [
         call.do("Slice", call.inputs[0], np.array([end - n]), np.array([end]), np.array([axis]))

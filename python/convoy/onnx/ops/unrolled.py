@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InvalidModel
 from ..call import Call, Value
 
 _ALPHA = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "ScaledTanh": 1.0, "HardSigmoid": 0.2,
@@ -66,10 +65,7 @@ class Unrolled:
         self._gates, self._states, self._late = gates, states, late
         self._x, self._layout = call.value(0), int(call.attrs.get("layout", 0))
         if len(call.shape()) != 3:
-            raise InvalidModel(
-                f"data of shape {call.shape()}", "(steps, batch, features)",
-                "Shapes that were given for inputs may not suit the model.",
-            )  # fmt: skip
+            raise call.contradiction("", "data of (steps, batch, features)")
         if self._layout:
             self._x = self._do("Transpose", self._x, perm=(1, 0, 2))
         self._steps, self._batch, _ = (int(d) for d in self._do("Shape", self._x))

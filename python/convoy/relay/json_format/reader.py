@@ -107,7 +107,7 @@ class _File:
         return self._done[root]
 
     def _placed(self, error: ConvoyError, index: int) -> ConvoyError:
-        return type(error)(f"node {index}: {error.got}", error.expected, error.remedy)
+        return error.reworded(f"node {index}: {error.got}")
 
     def _start(self, index: int, active: set[int]) -> Step:
         if not 0 <= index < len(self._nodes):

@@ -143,7 +143,7 @@ class Inputs:
         try:
             return layout(name, axes)
         except ConvoyError as error:
-            raise type(error)(f"{self.name}: {error.got}", error.expected, error.remedy) from None
+            raise error.reworded(f"{self.name}: {error.got}") from None
 
     def out_dtype(self, fallback: str) -> str:
         """Return the attribute `out_dtype`, or `fallback` where it is empty."""

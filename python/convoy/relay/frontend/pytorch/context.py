@@ -79,9 +79,7 @@ class Context:
         except UnsupportedOp:
             raise
         except ConvoyError as error:
-            raise type(error)(
-                f"PyTorch {name}: {error.got}", error.expected, error.remedy
-            ) from error
+            raise error.reworded(f"PyTorch {name}: {error.got}") from error
 
     def decompose(self, name: str, overload: str, args: Mapping[str, Any]) -> Any:
         """Convert the operators that PyTorch itself expresses an operator with.
