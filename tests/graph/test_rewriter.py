@@ -46,12 +46,58 @@ class Squared(Rewriter):
     ops: ClassVar[frozenset[str] | None] = relax_ops("power")
 
 
+class Doubled(Rewriter):
+    ops: ClassVar[frozenset[str] | None] = relax_ops("sum")
+
+    def rewrite(self, call, old):
+        return op.add(self.emit(call), call)
+
+
+class Counted(Rewriter):
+    """Tells only with its last call that it replaces it."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def rewrite(self, call, old):
+        self.seen.append(op_name(call))
+        return op.negative(call.args[0]) if len(self.seen) == 4 else None
+
+
 def test_calls_whose_operands_keep_their_types_keep_theirs():
     mod = network()
-    (old,), (new,) = (calls_of(m, CONV) for m in (mod, Nothing()(mod)))
+    (old,), (new,) = (calls_of(m, CONV) for m in (mod, Doubled()(mod)))
     assert not new.same_as(old) and new.ty.same_as(old.ty), "inferred again"
     (changed,) = calls_of(Halve()(mod), CONV)
     assert shape_of(changed) == (1, 4, 2, 6)
+
+
+def test_a_pass_that_changes_nothing_returns_its_module():
+    mod = Doubled()(network())
+    assert Nothing()(mod).same_as(mod)
+    assert not Halve()(mod).same_as(mod)
+
+
+def test_looking_for_changes_leaves_no_trace():
+    counted = Counted()
+    found = counted(Doubled()(network()))
+    assert counted.seen[:4] == ["relax.nn.relu", "relax.nn.conv2d", "relax.split", "relax.add"]
+    assert calls_of(found, relax_ops("negative"))
+
+
+def test_a_pass_that_changes_nothing_removes_what_nothing_uses():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            builder.emit(op.nn.relu(x))
+            y = builder.emit_output(op.exp(x))
+        builder.emit_func_output(y)
+    mod = builder.get()
+    assert calls_of(mod, relax_ops("nn.relu")) and not calls_of(
+        Nothing()(mod), relax_ops("nn.relu")
+    )
 
 
 def test_a_module_without_the_operators_of_a_pass_is_not_walked():

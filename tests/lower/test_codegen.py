@@ -41,8 +41,9 @@ def test_every_kernel_is_in_one_program(
     steps: list[tuple[str, int, int]] = []
     with Stages(lambda *step: steps.append(step)).stage("compile kernels"):
         library = build_kernels(kernels(count), TARGET)
-    own = [step for step in steps if step[0] == "NVRTC"]
-    assert own == [("NVRTC", done, programs) for done in range(programs + 1)]
+    for label, jobs in (("lower", count), ("LLVM, NVRTC", 1 + programs)):
+        own = [step for step in steps if step[0] == label]
+        assert own == [(label, done, jobs) for done in range(jobs + 1)]
     found = [
         re.findall(r"\b(double\d+)_kernel\([^;]*\{", program.inspect_source())
         for program in library.imports
@@ -57,9 +58,10 @@ def test_programs_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     both = threading.Barrier(2, timeout=20)
 
-    def compiled(target: tvm.target.Target, program: tvm.IRModule) -> tvm.runtime.Module:
-        both.wait()
-        return compile_one(target, program)
+    def compiled(program: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+        if target.kind.name == "cuda":
+            both.wait()
+        return compile_one(program, target)
 
     compile_one = codegen._compiled
     monkeypatch.setattr(codegen, "_compiled", compiled)
@@ -79,6 +81,39 @@ def test_what_kernels_call_is_in_each_program(monkeypatch: pytest.MonkeyPatch) -
     names = [{var.name_hint for var in part.get_global_vars()} for part in parts]
     assert len(parts) == 2 and names[0] & names[1] == {"f0"}
     assert names[0] | names[1] == {f"f{i}" for i in range(count + 1)}
+
+
+def test_functions_are_lowered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = kernels(3)
+    several["wide"] = te.create_prim_func([te.placeholder((4,), name=f"x{i}") for i in range(3)])
+    names = [
+        [var.name_hint for var in part.get_global_vars()] for part in codegen.portions(several)
+    ]
+    assert names == [["wide"], ["double0"], ["double1"], ["double2"]]
+    sources = []
+    for portions in (codegen.portions, lambda mod: [mod]):
+        monkeypatch.setattr(codegen, "portions", portions)
+        imports = build_kernels(kernels(9), TARGET).imports
+        sources.append([program.inspect_source() for program in imports])
+    assert sources[0] == sources[1]
+
+
+def test_functions_whose_kernels_may_be_numbered_are_lowered_together() -> None:
+    several = kernels(2)
+    several["double1_kernel"] = several["double1"].with_attr("global_symbol", "double1_kernel")
+    assert codegen.portions(several) == [several]
+    library = build_kernels(several, TARGET)
+    (source,) = {program.inspect_source() for program in library.imports}
+    launched = re.findall(r"\b(double\w+)\([^;]*\{", source)
+    assert len(launched) == len(set(launched)) == 3
+
+
+def test_functions_that_call_others_are_lowered_together() -> None:
+    several = kernels(2)
+    callee = several.get_global_var("double0")
+    call = tirx.Evaluate(tvm.ir.Call(callee, [], ret_ty="int32"))
+    several["caller"] = tirx.PrimFunc([], call)
+    assert codegen.portions(several) == [several]
 
 
 def test_headers_that_nothing_uses_are_left_out() -> None:

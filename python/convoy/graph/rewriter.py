@@ -6,6 +6,7 @@ renames arguments, emits, infers types and folds constants.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
@@ -97,6 +98,28 @@ def _uses(bindings: Sequence[relax.Binding], func: relax.Function) -> Counter[re
     return Counter(read + used_vars(result_of(func)))
 
 
+def _is_canonical(
+    mod: tvm.IRModule, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]
+) -> bool:
+    """Whether the entry function is one dataflow block, its values and all kernels are used, and
+    none is an alias: nothing for the passes behind a walk."""
+    plain = len(main_function(mod)[1].body.blocks) == 1 and all(
+        isinstance(binding, relax.VarBinding)
+        and isinstance(binding.value, (relax.Call, relax.TupleGetItem))
+        and uses[binding.var]
+        for binding in bindings
+    )
+    if not plain or len(mod.functions) == 1:
+        return plain
+    calls = [b.value for b in bindings if isinstance(b.value, relax.Call)]
+    named = (part for call in calls for part in (call.op, *call.args))
+    return len(mod.functions) == 1 + len({v for v in named if isinstance(v, tvm.ir.GlobalVar)})
+
+
+class _WouldEmit(Exception):
+    """A rewriter that only looks emits nothing."""
+
+
 class Rewriter:
     """Rebuilds the entry function of a module binding by binding.
 
@@ -120,6 +143,7 @@ class Rewriter:
         self.values: dict[relax.Var, relax.Expr] = {}
         self.old: relax.Binding = None
         self._reshapes: dict[tuple[relax.Expr, tuple[int, ...]], relax.Expr] = {}
+        self._looks = False  # whether something is to be changed, without changing it
 
     # -- to override ---------------------------------------------------------------------------
 
@@ -145,6 +169,8 @@ class Rewriter:
         self.values = {binding.var: binding.value for binding in bindings}
         for param in func.params:
             self.renamed[param] = param
+        if self._changes_nothing(mod, bindings):
+            return mod
         builder = self.builder
         with builder.function("main", list(func.params), attrs=dict(func.attrs or {})):
             with builder.dataflow():
@@ -160,6 +186,8 @@ class Rewriter:
         """Bind ``expr`` and return its variable; a constant where it folds to one."""
         if isinstance(expr, relax.Var) or is_const(expr):
             return expr
+        if self._looks:
+            raise _WouldEmit
         if self.old is not None:
             expr = with_layer(expr, layer_of(self.old.value))
         expr = self.builder.normalize(expr)
@@ -207,6 +235,35 @@ class Rewriter:
                 expr.op, args, expr.attrs, expr.ty_args, expr.span, expr.ty if same else None
             )
         return expr
+
+    def _changes_nothing(self, mod: tvm.IRModule, bindings: Sequence[relax.Binding]) -> bool:
+        """Whether the function would be rebuilt as it is. Most passes find nothing to do in most
+        networks, which a copy of the rewriter sees in a fraction of the time: it walks the function
+        until something is to be emitted."""
+        own = type(self)
+        walk = ("emit", "rename", "finish_output")
+        inherits = all(getattr(own, name) is getattr(Rewriter, name) for name in walk)
+        if not inherits or not _is_canonical(mod, bindings, self.uses):
+            return False
+        probe = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, list, set)):
+                setattr(probe, name, copy.copy(value))
+        probe.builder, probe._looks = relax.BlockBuilder(), True
+        try:
+            probe.start(main_function(mod)[1])
+            return not any(map(probe._would_change, bindings))
+        except Exception:  # _WouldEmit, or one that the walk itself will raise
+            return False
+
+    def _would_change(self, binding: relax.Binding) -> bool:
+        value, self.old = binding.value, binding
+        name = op_name(value)
+        asked = name and (self.ops is None or name in self.ops)
+        if asked and self.rewrite(value, value) is not None:
+            return True
+        self.renamed[binding.var], self.value_of[binding.var] = binding.var, value
+        return isinstance(value, relax.Call) and fold_call(value) is not None
 
     def _visit(self, binding: relax.Binding) -> None:
         value = binding.value

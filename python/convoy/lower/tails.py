@@ -53,8 +53,10 @@ def _pattern(func: tirx.PrimFunc) -> int:
     found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
     if found in (REDUCTION, FUSABLE):
         return FUSABLE if _reduces_once(func) else _OPAQUE
+    if found != ELEMENTWISE:
+        return _OPAQUE
     shapes = {tuple(map(str, param.shape)) for param in func.params if hasattr(param.ty, "shape")}
-    return ELEMENTWISE if found == ELEMENTWISE and len(shapes) == 1 else _OPAQUE
+    return ELEMENTWISE if len(shapes) == 1 else _OPAQUE
 
 
 def _reduces_once(func: tirx.PrimFunc) -> bool:

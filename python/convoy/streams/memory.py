@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ..ir.schedule_parts import Buffer, MemoryPlan
 
 ALIGNMENT = 256
@@ -22,42 +24,59 @@ def plan(buffers: Sequence[Buffer], before: Sequence[int], alone: Sequence[int])
     everything runs on one stream, which the plan is compared with.
     """
     placed, peak = _place(buffers, before)
-    _, single = _place(buffers, alone)
+    single = peak if before == alone else _place(buffers, alone)[1]
     total = sum(_rounded(buffer.size) for buffer in buffers)
     return MemoryPlan(tuple(placed), peak, single, total)
 
 
 def _place(buffers: Sequence[Buffer], before: Sequence[int]) -> tuple[list[Buffer], int]:
     """The better of two greedy orders: largest first, and in order of first use."""
-    touched = [_bits((*b.writers, *b.readers)) for b in buffers]
-    # Two buffers are apart where all ops of the one happen before all ops of the other.
-    not_before = [~_common(before, (*b.writers, *b.readers)) for b in buffers]
+    meet = _meet(buffers, before)
     sizes = [_rounded(buffer.size) for buffer in buffers]
     by_size = sorted(range(len(buffers)), key=lambda i: -buffers[i].size)
     by_use = sorted(range(len(buffers)), key=lambda i: min(buffers[i].writers, default=0))
     results = []
     for order in (by_size, by_use):
-        ranges: dict[int, tuple[int, int]] = {}
-        for i in order:  # quadratic, with two operations for a pair
-            own, others = touched[i], not_before[i]
-            taken = [r for j, r in ranges.items() if own & not_before[j] and touched[j] & others]
-            begin = _best_gap(sorted(taken), sizes[i])
-            ranges[i] = begin, begin + sizes[i]
-        results.append((max((end for _, end in ranges.values()), default=0), ranges))
-    peak, ranges = min(results, key=lambda result: result[0])
-    return [dataclasses.replace(b, offset=ranges[i][0]) for i, b in enumerate(buffers)], peak
+        begins, ends = np.zeros((2, len(buffers)), np.int64)
+        placed = np.zeros(len(buffers), bool)
+        for i in order:
+            taken = meet[i] & placed
+            begins[i] = _best_gap(begins[taken], ends[taken], sizes[i])
+            ends[i] = begins[i] + sizes[i]
+            placed[i] = True
+        results.append((int(ends.max(initial=0)), begins))
+    peak, begins = min(results, key=lambda result: result[0])
+    return [
+        dataclasses.replace(b, offset=int(at)) for b, at in zip(buffers, begins, strict=True)
+    ], peak
 
 
-def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Start of the smallest gap between sorted ranges that holds ``size``; the end of the last
-    range if there is none."""
-    best, best_size, end = None, None, 0
-    for begin, stop in taken:
-        gap = begin - end
-        if gap >= size and (best_size is None or gap < best_size):
-            best, best_size = end, gap
-        end = max(end, stop)
-    return end if best is None else best
+def _meet(buffers: Sequence[Buffer], before: Sequence[int]) -> np.ndarray:
+    """A matrix of which buffers may be in use at the same time: neither all ops of the one happen
+    before all ops of the other, nor the other way round."""
+    ops = [(*b.writers, *b.readers) for b in buffers]
+    touched = _matrix(map(_bits, ops), len(before))
+    not_before = _matrix((~_common(before, own) for own in ops), len(before))
+    some = touched.astype(np.float32) @ not_before.astype(np.float32).T > 0
+    return some & some.T
+
+
+def _matrix(sets: Iterable[int], count: int) -> np.ndarray:
+    """Sets of ops as rows of ``count`` bools."""
+    size = -(-count // 8)
+    rows = [(bits & (1 << count) - 1).to_bytes(size, "little") for bits in sets]
+    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), size)
+    return np.unpackbits(packed, axis=1, count=count, bitorder="little").astype(bool)
+
+
+def _best_gap(begins: np.ndarray, ends: np.ndarray, size: int) -> int:
+    """Start of the smallest gap between ranges that holds ``size``, the first of equal ones; the
+    end of the last range if there is none."""
+    order = np.lexsort((ends, begins))
+    reached = np.maximum.accumulate(np.append(0, ends[order]))  # before each range, and after all
+    gaps = begins[order] - reached[:-1]
+    fits = np.flatnonzero(gaps >= size)
+    return int(reached[fits[np.argmin(gaps[fits])]] if len(fits) else reached[-1])
 
 
 def _common(before: Sequence[int], ops: Iterable[int]) -> int:

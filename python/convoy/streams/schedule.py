@@ -87,8 +87,9 @@ def schedule(
         NotSchedulable: The network must stay as it is.
     """
     program = read(lowered.calls, plan.device)  # raises NotSchedulable before anything is compiled
-    if compiled and lowered.kernels is not None:  # compiling replaces kernels that do not compile
-        program = read(lowered.calls, plan.device)
+    tried = lowered.rescheduled
+    if compiled and lowered.kernels is not None and lowered.rescheduled != tried:
+        program = read(lowered.calls, plan.device)  # kernels that do not compile were replaced
     costs = GRAPH if cuda_graph else EAGER
     ops = durations.from_plan(program.ops, plan)
     if on_gpu:

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
@@ -57,9 +58,20 @@ class BatchMatmul(ReductionRule):
 
 def is_product(func: tirx.PrimFunc) -> bool:
     """Return whether a function is a product that the rule schedules."""
+    blocks: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(func.body, [(s_tir.SBlock, blocks.append)])
+    if not any(_sums(block) and _axes(block) is not None for block in blocks):
+        return False  # known without a schedule, which takes longer to make than most passes
     sch = s_tir.Schedule(func)
     found = single_reduction(sch)
     return found is not None and _axes(sch.get(found[1].block_rv)) is not None
+
+
+def _sums(block: s_tir.SBlock) -> bool:
+    """Whether a block sums, over axes of known lengths."""
+    kinds = {axis.iter_type for axis in block.iter_vars}
+    known = all(isinstance(axis.dom.extent, tirx.IntImm) for axis in block.iter_vars)
+    return known and tirx.IterVar.CommReduce in kinds
 
 
 def _inline_producers(
