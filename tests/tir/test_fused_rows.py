@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tvm import relax, tirx
+from tvm import relax, te, tirx, topi
 from tvm.relax import op
 
 from convoy.tir.fused_rows import FusedRows
@@ -164,3 +164,11 @@ def check(layout: Layout) -> None:
     assert layout.vectors * layout.width == layout.columns
     assert layout.warps == 1 or layout.threads == 32 * layout.warps
     assert layout.kept <= MOST_KEPT or math.prod((layout.lanes, layout.beside)) > 32
+
+
+def test_sums_that_are_reduced_once_more_are_no_rows() -> None:
+    """As many rows as columns: axes of the same length are not the same axis."""
+    x = te.placeholder((40, 40), "float32", name="x")
+    func = te.create_prim_func([x, topi.nn.softmax(topi.sum(x, axis=[0]), axis=0)])
+    with TARGET:
+        assert FusedRows().apply(func, TARGET, False) is None

@@ -106,10 +106,13 @@ class RowStages:
             self._inlined[block.written[0]] = block
             return
         columns = {axis.var for axis in self.columns}
+        rows = {axis.var for axis in self.rows}
         used = {value for value in axes.values() if isinstance(value, tirx.Var)}
         of_rows = bool(block.reduced) or not used & columns
-        if not {axis.var for axis in self.rows} <= used:
+        if not rows <= used:
             raise Unfit("a block without one of the rows' axes")
+        if block.reduced and rows & {axes[axis.var] for axis in _longer(block.reduced)}:
+            raise Unfit("a reduction over rows")
         if not of_rows and not columns <= used:
             raise Unfit("a block of a part of the columns")
         for store in block.stores:
