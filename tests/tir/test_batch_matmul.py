@@ -12,7 +12,7 @@ from tvm import te, tirx
 from convoy.tir.batch_matmul import BatchMatmul
 
 from ..emulation.kernels import call, compile_kernels
-from ..graph.kernels import TARGET
+from ..graph.kernels import TARGET, cuda_source
 from ..helpers.errors import l2_error
 
 
@@ -113,6 +113,32 @@ def test_sums_of_tiles_that_are_not_full_have_no_guards() -> None:
     (sums,) = re.findall(r'sblock\("product_update"\):(.*?)sblock\(', text, re.DOTALL)
     (stored,) = re.findall(r'sblock\("product_local"\):(.*?)$', text, re.DOTALL)
     assert "T.where" not in sums and "T.where" in stored
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product(192, 49, 49, 32, (False, True), "float32", "float32"),
+        Product(192, 49, 32, 49), Product(24, 197, 64, 197), Product(300, 8, 9, 40),
+        Product(150, 63, 65, 16, (True, False)), Product(4, 33, 32, 784, (False, True)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_thread_reads_behind_its_tiles(product: Product) -> None:
+    """An emulated kernel would read something there, a GPU's stops."""
+    func = scheduled(product)
+    source = cuda_source(func)
+    sizes = dict(re.findall(r"__shared__ .* (\w+)\[(\d+)\];", source))
+    last = {
+        axis: str(int(size) - 1)
+        for size, axis in re.findall(r'\((\d+), thread="threadIdx\.(.)"', func.script())
+    }
+    sums = [line for line in source.splitlines() if re.search(r"local_ptr\[.* \+ .*shared", line)]
+    reads = re.findall(r"(\w+_shared_ptr)\[([^][]*)\]", "\n".join(sums))
+    assert len({name for name, _ in reads}) >= 2
+    for name, index in reads:
+        at = re.sub(r"\(int\)threadIdx\.(.)", lambda found: last[found[1]], index)
+        assert eval(at) < int(sizes[name]), (name, index)
 
 
 @pytest.mark.parametrize(

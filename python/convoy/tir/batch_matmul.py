@@ -182,11 +182,11 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
 
 
 def _tile(batch: int, rows: int, columns: int) -> tuple[int, int]:
-    """Choose the largest tile that is mostly full and leaves enough blocks, or the smallest."""
+    """Choose the largest tile that leaves enough blocks, or the smallest, within the result: of a
+    tile that lies across both ends, TVM would keep the part inside alone in shared memory."""
     for threads, own in _TILES:
         size = threads * own
-        full = 2 * size <= 3 * min(rows, columns)
-        if full and batch * -(-rows // size) * -(-columns // size) >= _BLOCKS:
+        if size <= min(rows, columns) and batch * -(-rows // size) * -(-columns // size) >= _BLOCKS:
             return threads, own
     return _TILES[-1]
 
