@@ -17,7 +17,10 @@ import pytest
 if TYPE_CHECKING:
     from convoy.backends.kernels.toolkit import Toolkit
 
-_SOURCES = Path(__file__).resolve().parents[1] / "python"
+_TESTS = Path(__file__).resolve().parent
+_SOURCES = _TESTS.parent / "python"
+#: Folders whose tests compile for the CPU at LLVM's lowest level.
+_UNOPTIMIZED = ("emulation", "examples", "pytorch", "relay")
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -50,6 +53,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {why_no_gpu()}"))
         if item.get_closest_marker("slow") and not run_slow:
             item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+
+
+@pytest.fixture(autouse=True)
+def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare LLVM's optimizations, most of the time of small networks, where tests are of what comes
+    before them. ``--slow`` keeps them."""
+    folder = request.path.relative_to(_TESTS).parts[0]
+    if folder in _UNOPTIMIZED and not request.config.getoption("--slow"):
+        from .helpers import unoptimized
+
+        unoptimized.register()
+        monkeypatch.setattr(unoptimized, "enabled", True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,24 +27,24 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
     """The kernel compiled for the host with g++."""
     match = re.search(r"Config<(.*)>;", kernel.source)
     assert match is not None
-    folder = Path(tempfile.mkdtemp(prefix="convoy-attention-"))
-    for file in (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh"):
-        shutil.copy(file, folder)
-    shutil.copy(HERE / "emulated.cc", folder)
-    out = folder / "kernel.so"
-    # Variables of the emulator are those of this library alone.
-    command = [
-        "g++",
-        "-std=c++17",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-fno-gnu-unique",
-        f"-DCONFIG={match[1]}",
-        f"-I{HERE.parent / 'helpers'}",
-    ]
-    subprocess.run([*command, "-o", out, folder / "emulated.cc"], check=True)
-    return ctypes.CDLL(str(out))
+    with tempfile.TemporaryDirectory(prefix="convoy-attention-") as folder:
+        sources = (paths.codegen_dir() / "attention/attention.cuh", HERE / "mma.cuh")
+        for file in (*sources, HERE / "emulated.cc"):
+            shutil.copy(file, folder)
+        out = Path(folder, "kernel.so")
+        # Variables of the emulator are those of this library alone.
+        command = [
+            "g++",
+            "-std=c++17",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-fno-gnu-unique",
+            f"-DCONFIG={match[1]}",
+            f"-I{HERE.parent / 'helpers'}",
+        ]
+        subprocess.run([*command, "-o", out, Path(folder, "emulated.cc")], check=True)
+        return ctypes.CDLL(str(out))
 
 
 def run(kernel: AttentionKernel, workload: Workload, operands: Mapping[str, Any]) -> Any:

@@ -242,8 +242,21 @@ def one_pixel() -> tuple[nn.Module, torch.Tensor]:
     return Pixel(), torch.randn(1, 8, 4, 4)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", NETWORKS)
+#: Networks that are compiled in bfloat16 too without ``--slow``: between them they have the
+#: operators whose kernels round or convert.
+BFLOAT16 = ("branches", "norms_and_attention", "groups_and_responses")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, "float16") for name in NETWORKS),
+        *(
+            pytest.param(name, "bfloat16", marks=() if name in BFLOAT16 else pytest.mark.slow)
+            for name in NETWORKS
+        ),
+    ],
+)
 def test_network(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(few_outputs, "_LEAST_GAIN", 0.0)  # also of small images
     torch.manual_seed(0)

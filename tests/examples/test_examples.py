@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+#: Those with Relay, and what they need besides.
+RELAY = {
+    "relay_migration.py": (),
+    "relay_network.py": (),
+    "relay_from_onnx.py": ("onnx",),
+    "relay_from_pytorch.py": ("torch",),
+}
 
 
 @pytest.fixture
@@ -38,6 +46,32 @@ def test_onnx_session(printed: Callable[..., str], tmp_path: Path) -> None:
     shares = [int(found) for found in re.findall(r"batch \d: p50 .* (\d+)% of the time", out)]
     assert len(shares) == 2 and all(0 < share <= 100 for share in shares)
     assert "classifier" in (tmp_path / "report.html").read_text()
+
+
+def test_every_example_with_relay_is_run() -> None:
+    assert {p.name for p in EXAMPLES.glob("relay_*.py")} == set(RELAY)
+
+
+@pytest.mark.parametrize("name", RELAY)
+def test_relay(name: str, printed: Callable[..., str]) -> None:
+    for package in RELAY[name]:
+        pytest.importorskip(package)
+    assert printed(name).strip()
+
+
+def test_the_migration_script_is_that_of_the_page() -> None:
+    page = (ROOT / "docs" / "guides" / "relay.md").read_text()
+    script = (EXAMPLES / "relay_migration.py").read_text()
+    assert page.partition("```python after\n")[2].partition("```")[0] in script
+
+
+def test_pytorch(printed: Callable[..., str]) -> None:
+    pytest.importorskip("torch")
+    out = printed("pytorch.py", "--device", "cpu", "--batch", "1", "2", "--image", "8")
+    errors = [float(text) for text in re.findall(r"\b\d\.\de[-+]\d+", out)]
+    assert len(errors) == 4 and max(errors) < 1e-5
+    assert "network.so: batch sizes [1, 2]" in out
+    assert re.search(r"\(6 heavy\), compiled", out)
 
 
 def test_pytorch_training(printed: Callable[..., str]) -> None:

@@ -15,6 +15,8 @@ from convoy.lower.executable import lower
 from convoy.lower.passes import fuse_passes
 from convoy.ops.conv_backward import conv2d_dgrad
 
+from ..helpers.stock import machine
+
 TARGET = tvm.target.Target("nvidia/nvidia-h100", host="llvm")
 
 
@@ -77,9 +79,9 @@ class Case:
         """Float32 result of TVM's own CPU pipeline on the module without any rounding between."""
         build = self.build_reference or self.build
         wide = Case(self.name, self.shapes, ["float32"] * len(self.shapes), build, "")
-        vm = relax.VirtualMachine(tvm.compile(wide.module(), "llvm"), tvm.cpu())
+        main = machine(wide.module())["main"]
         args = [tvm.runtime.tensor(i.astype("float32")) for i in inputs]
-        return vm["main"](*args).numpy()
+        return main(*args).numpy()
 
 
 def cuda_source(func: tirx.PrimFunc) -> str:

@@ -7,6 +7,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from ..helpers.stock import machine
+
 
 class Net:
     """A thin builder: layers in NCHW or NHWC with random constants or parameters."""
@@ -153,8 +155,7 @@ def resnet_v1(batch=1, image=32, blocks=(3, 4, 6, 3), width=64, layout="NCHW", c
 
 def run_llvm(mod, *inputs):
     """Outputs of the module's main function on the CPU with TVM's own pipeline, as numpy."""
-    vm = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
-    return to_numpy(vm["main"](*[tvm.runtime.tensor(i) for i in inputs]))
+    return to_numpy(machine(mod)["main"](*[tvm.runtime.tensor(i) for i in inputs]))
 
 
 def to_numpy(result):

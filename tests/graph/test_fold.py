@@ -33,6 +33,9 @@ CASES = {
     "broadcast": lambda: op.broadcast_to(constant(1, 3), (2, 3)),
     "astype": lambda: op.astype(constant(4), "float16"),
     "flip": lambda: op.flip(constant(2, 3), 1),
+    "ones": lambda: op.ones((2, 3), "float16"),
+    "zeros": lambda: op.zeros((), "int32"),
+    "zeros_like": lambda: op.zeros_like(constant(3)),
     "isnan": lambda: op.isnan(constant()),
     "where": lambda: op.where(relax.const(np.array([True, False, True])), constant(3), constant()),
 }
@@ -58,6 +61,14 @@ def test_variables_and_unknown_operators_are_left():
     bb = relax.BlockBuilder()
     assert fold_call(bb.normalize(op.add(constant(3), x))) is None
     assert fold_call(bb.normalize(op.cumsum(constant(3), 0))) is None
+
+
+def test_few_numbers_alike_are_made_and_many_left():
+    """A kernel writes them itself where it would have to read as many."""
+    bb = relax.BlockBuilder()
+    few, many = (relax.Var("x", relax.TensorType((n, 1), "float32")) for n in (3, 2000))
+    np.testing.assert_array_equal(as_numpy(fold_call(bb.normalize(op.ones_like(few)))), [[1]] * 3)
+    assert fold_call(bb.normalize(op.ones_like(many))) is None
 
 
 def test_integer_division_is_left():

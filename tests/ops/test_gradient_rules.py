@@ -11,6 +11,7 @@ from tvm.relax import op
 
 from convoy.ops import activation
 
+from ..helpers.stock import machine
 from .test_gradient import close, differentiated, gradients, numeric
 
 PICTURE = (2, 4, 4, 3)
@@ -237,8 +238,8 @@ def forward(build, shapes):
         with bb.dataflow():
             y = bb.emit_output(build(*params))
         bb.emit_func_output(y)
-    vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
-    return lambda *arrays: vm["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+    main = machine(bb.get())["main"]
+    return lambda *arrays: main(*map(tvm.runtime.tensor, arrays)).numpy()
 
 
 def check(build, shapes, exact, step):

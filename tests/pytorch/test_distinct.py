@@ -199,14 +199,14 @@ OPERATIONS: tuple[Function, ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_views_and_writes(seed: int) -> None:
     draw = random.Random(seed)
     steps = [(draw.choice(OPERATIONS), draw.random(), draw.random()) for _ in range(6)]
 
     def run(x: torch.Tensor) -> torch.Tensor:
         values = [x + 1, torch.cos(x)]
-        for operation, source, other in 6 * steps:
+        for operation, source, other in 4 * steps:
             value = values[int(source * len(values))]
             made = operation(value)
             if made.shape == x.shape:

@@ -15,6 +15,8 @@ from convoy.errors import InvalidOption, UnsupportedOp  # noqa: E402
 from convoy.pytorch.importer import to_relax, trace  # noqa: E402
 from convoy.pytorch.structure import Arguments  # noqa: E402
 
+from ..helpers.stock import machine  # noqa: E402
+
 nn = torch.nn
 F = nn.functional
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -39,8 +41,8 @@ def imported(function: Any) -> tuple[Any, Any]:
     net = Holder(function).eval()
     tensors, structure = Arguments(net.forward).flatten((X,), {})
     module = to_relax(trace(net, structure, tensors).program)
-    machine = tvm.relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())
-    result = machine["main"](tvm.runtime.tensor(X.numpy()))
+    main = machine(module)["main"]
+    result = main(tvm.runtime.tensor(X.numpy()))
     got = result if isinstance(result, tvm.runtime.Tensor) else result[0]
     return got.numpy(), net(X).detach().numpy()
 

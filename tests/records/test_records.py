@@ -283,6 +283,19 @@ def test_a_thread_never_sees_half_of_the_files(tmp_path: Path, make_record, monk
     assert seen == [-1, 2]
 
 
+def test_a_compressed_file_is_unpacked_again_once_it_is_replaced(
+    tmp_path: Path, make_record, monkeypatch
+) -> None:
+    path, unpacked = tmp_path / "shipped.jsonl.gz", []
+    lines = record_file._lines
+    monkeypatch.setattr(record_file, "_lines", lambda p: unpacked.append(p) or lines(p))
+    for kernels in (["a"], ["a", "b"]):
+        record_file.replace(path, map(make_record, kernels))
+        for _ in range(2):
+            assert [r.candidate.kernel for r in RecordStore(path)] == kernels
+    assert unpacked == [path, path]
+
+
 def test_append_states_the_environment_again_in_a_replaced_file(tmp_path: Path, make_record):
     path = tmp_path / "r.jsonl"
     store = RecordStore(write_to=path)

@@ -9,6 +9,8 @@ import tvm
 
 from convoy import graph_executor, relay
 
+from ..helpers.stock import machine
+
 HEAD = '#[version = "0.0.5"]\n'
 
 
@@ -26,9 +28,8 @@ def run_graph(
 
 def run_stock(mod: Any, *inputs: Any, params: dict[str, Any] | None = None) -> list[np.ndarray]:
     """Outputs on the CPU of the converted module through TVM's own pipeline."""
-    converted = relay.to_relax(mod, params)
-    machine = tvm.relax.VirtualMachine(tvm.compile(converted, "llvm"), tvm.cpu())
-    return flatten(machine["main"](*(tvm.runtime.tensor(np.asarray(x)) for x in inputs)))
+    main = machine(relay.to_relax(mod, params))["main"]
+    return flatten(main(*(tvm.runtime.tensor(np.asarray(x)) for x in inputs)))
 
 
 def flatten(result: Any) -> list[np.ndarray]:

@@ -15,9 +15,9 @@ from .json_format.test_json import TEXT, old_file
 from .mutation import check_many, corpus_sources, peak_memory
 from .running import HEAD
 
-DEEP = 10_000
+DEEP = 4_000
 # To read, print and save a text: an operator of a large network takes as many.
-CALLS = 5_000 * DEEP
+CALLS = 3_500 * DEEP
 START = f"{HEAD}def @main(%x: float32, %c: bool) {{ "
 
 

@@ -68,6 +68,9 @@ MOST_BYTES = 1 << 30
 #: Tensors made of fewer numbers (masks, indices, repeated rows) become constants up to this many
 #: elements.
 _MOST_MADE = 1 << 20
+#: Elements of a tensor of zeros or ones that becomes a constant: a kernel that reads a larger one
+#: writes the number itself.
+_MOST_FILLED = 1 << 10
 
 
 def fold_call(call: relax.Call) -> relax.Expr | None:
@@ -123,6 +126,14 @@ def _full(call: relax.Call) -> np.ndarray | None:
     return np.full(shape_of(call), as_numpy(fill)) if is_const(fill) else None
 
 
+def _filled(value: int) -> Callable[[relax.Call], np.ndarray | None]:
+    def run(call: relax.Call) -> np.ndarray | None:
+        shape = shape_of(call)
+        return np.full(shape, value) if int(np.prod(shape)) <= _MOST_FILLED else None
+
+    return run
+
+
 def _arange(call: relax.Call) -> np.ndarray | None:
     begin, end, step = (getattr(arg, "value", None) for arg in call.args)
     if not (isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)):
@@ -130,9 +141,13 @@ def _arange(call: relax.Call) -> np.ndarray | None:
     return np.arange(begin, end, step)
 
 
-#: Operators without a tensor to start from.
+#: Operators whose result depends on the elements of no tensor, but for that to fill with.
 _MADE: dict[str, Callable[[relax.Call], np.ndarray | None]] = {
     "relax.full": _full,
+    "relax.ones": _filled(1),
+    "relax.ones_like": _filled(1),
+    "relax.zeros": _filled(0),
+    "relax.zeros_like": _filled(0),
     "relax.arange": _arange,
 }
 

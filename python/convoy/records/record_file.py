@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,9 +82,23 @@ def read(path: Path) -> Contents:
     return contents
 
 
-def skim(path: Path) -> list[Entry]:
+def skim(path: Path) -> Sequence[Entry]:
     """Return the same, in file order, without reading the lines that convoy wrote: of many thousand
-    records most runs need a few hundred."""
+    records most runs need a few hundred.
+
+    A compressed file, to which nothing is appended, is unpacked once for all stores of a process.
+    """
+    if path.suffix != ".gz":
+        return _entries(path, wait=True)
+    try:
+        status = path.stat()
+    except OSError:
+        return _entries(path, wait=True)  # which says what is wrong
+    return _unpacked(path, (status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacked(path: Path, _version: tuple[int, ...]) -> Sequence[Entry]:
     return _entries(path, wait=True)
 
 

@@ -1,0 +1,31 @@
+"""LLVM without optimizations, for targets that do not ask for a level.
+
+Other tests compile as for a user: ``tests/lower``, ``tests/graph``, ``tests/test_pipeline.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import tvm
+import tvm_ffi
+
+_BUILD = "target.build.llvm"
+_LEVEL = "opt-level"
+
+#: Whether targets are changed.
+enabled = False
+
+
+@functools.cache
+def register() -> None:
+    """Put it in place of TVM's code generator, for the whole process."""
+    build = tvm_ffi.get_global_func(_BUILD)
+
+    def unoptimized(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
+        options = target.export()
+        if enabled and _LEVEL not in options:
+            target = tvm.target.Target({**options, _LEVEL: 0})
+        return build(mod, target)
+
+    tvm_ffi.register_global_func(_BUILD, unoptimized, override=True)
