@@ -46,6 +46,7 @@ _DECOMPOSITIONS = {operator: _decomposition(operator) for operator in _OPERATORS
 def _unmasked(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float | None = None
 ) -> torch.Tensor:
+    """Attention without a mask, computed in float32 at least, as PyTorch's own decomposition."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key, exact = (one.to(dtype) for one in (query, key, value))
     root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)

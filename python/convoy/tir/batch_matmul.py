@@ -154,8 +154,8 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
     whole = extents[axes.row] % tile == 0 and extents[axes.column] % tile == 0
     vector = own if whole or not joins else 1
 
-    # Sums of rows and columns behind the last are of whatever lies in shared memory; no guard of
-    # theirs keeps the loads of a step apart, and the store has its own.
+    # Rows and columns past the end are summed too, from whatever shared memory holds: a guard for
+    # each multiply-add would keep loads from being shared. The store is guarded.
     rows, y, i = sch.split(row, factors=[None, threads, own], disable_predication=True)
     columns, x, j = sch.split(column, factors=[None, threads, own], disable_predication=True)
     grid = [*(loops[i] for i in batch), rows, columns]
@@ -182,8 +182,11 @@ def _schedule(sch: s_tir.Schedule, reduce: SBlockRV, final: SBlockRV | None, axe
 
 
 def _tile(batch: int, rows: int, columns: int) -> tuple[int, int]:
-    """Choose the largest tile that leaves enough blocks, or the smallest, within the result: of a
-    tile that lies across both ends, TVM would keep the part inside alone in shared memory."""
+    """Choose the largest tile that fits into the result and leaves enough blocks, or the smallest.
+
+    Of a tile larger than the result, TVM would allocate only the part inside in shared memory,
+    while the sums read all of it.
+    """
     for threads, own in _TILES:
         size = threads * own
         if size <= min(rows, columns) and batch * -(-rows // size) * -(-columns // size) >= _BLOCKS:
