@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile the kernels that ship with convoy and pack them, one archive for each architecture.
 
-    python tuning/ship_kernels.py --arch 90 --most 128     compile, then pack
+    python tuning/ship_kernels.py --arch 90 --most 129     compile, then pack
     python tuning/ship_kernels.py --arch 80 --pack         pack what the cache holds
 
 Kernels of Hopper are chosen from the shipped records (convoy.tune.kernel_set); the best of them
@@ -36,7 +36,7 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
-from convoy.backends.kernels.sm90.small import SmallConvKernel
+from convoy.backends.kernels.sm90.small import ELEMENT, SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Decline
@@ -194,7 +194,7 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
 
 def small() -> Iterator[tuple[str, Kernel]]:
     """Kernels for small batches, which serve all sizes and epilogues."""
-    for dtype in ("float16", "bfloat16"):
+    for dtype in ELEMENT:
         yield "hopper", SmallConvKernel(dtype)
 
 
@@ -215,7 +215,7 @@ def integers(arch: int) -> Iterator[tuple[str, Kernel]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
-    parser.add_argument("--most", type=int, default=128, help="kernels chosen from the records")
+    parser.add_argument("--most", type=int, default=129, help="kernels chosen from the records")
     parser.add_argument("--list", action="store_true", help="print the kernels, compile nothing")
     parser.add_argument("--pack", action="store_true", help="only pack what is compiled already")
     parser.add_argument("--out", type=Path, default=paths.codegen_dir() / "compiled")

@@ -2,7 +2,7 @@
 // chain of kernels (convoy/programmatic_abi.h).
 //
 // A cluster computes a tile of output pixels x channels. Its blocks share the reduction: each adds up
-// its own part of the steps (a tap of the filter, 64 channels) with wgmma and sends the fp32 sums of a
+// its own part of the steps (a tap of the filter, 128 bytes of channels) with wgmma and sends the fp32 sums of a
 // row to the block that owns the row, through distributed shared memory. That one adds them up in a
 // fixed order, applies the epilogue and writes the row. Before a block waits for the kernels before
 // this one, constant weights of its first steps are on their way.
@@ -12,16 +12,16 @@
 #include "cluster_async.cuh"
 #include "grid_control.cuh"
 #include "ptx.cuh"
-#include "small_conv_layout.cuh"
-#include "wgmma_rows.cuh"
+#include "quad.cuh"
+#include "small_conv_exact.cuh"
 
 #include "../depthwise/epilogue.cuh"
 
 namespace convoy::sm90 {
 
 struct SmallConvParams {
-  CUtensorMap x;                // (c, w, h, n) as im2col, boxes of 64 channels x the tile's pixels
-  CUtensorMap w;                // (c, r * s, k), boxes of 64 x 1 x the tile's channels
+  CUtensorMap x;                // (c, w, h, n) as im2col, boxes of a chunk x the tile's pixels
+  CUtensorMap w;                // (c, r * s, k), boxes of a chunk x 1 x the tile's channels
   const void *bias, *residual;  // may be null
   void* y;
   SmallConvShape shape;
@@ -31,36 +31,6 @@ struct SmallConvParams {
   int constant_weights;
 };
 
-template <class T, int kWarpgroups_, int kColumns_>
-struct SmallConvConfig {
-  using Element = T;
-  static constexpr int kWarpgroups = kWarpgroups_, kRows = 64 * kWarpgroups;
-  static constexpr int kColumns = kColumns_;
-  static constexpr int kConsumers = 128 * kWarpgroups, kThreads = kConsumers + 32;
-  static constexpr int kABytes = kRows * 128, kStageBytes = kABytes + kColumns * 128;
-  // A row of sums, longer by 16 bytes for fewer bank conflicts.
-  static constexpr int kPitch = kColumns + 4;
-  static constexpr int kSumBytes = kRows * kPitch * 4;
-
-  static constexpr int shared_bytes(int stages) {
-    return 1024 + stages * (kStageBytes + 16) + kSumBytes + 8;
-  }
-};
-
-template <class Config>
-struct SmallConvShared {
-  uint32_t base;
-  int stages;
-  __device__ SmallConvShared(const void* raw, int stages)
-      : base((shared_address(raw) + 1023) & ~1023u), stages(stages) {}
-  __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
-  __device__ uint32_t b(int stage) const { return a(stage) + Config::kABytes; }
-  __device__ uint32_t sums() const { return a(stages); }
-  __device__ uint32_t full(int stage) const { return sums() + Config::kSumBytes + 8 * stage; }
-  __device__ uint32_t empty(int stage) const { return full(stages + stage); }
-  __device__ uint32_t all_sums() const { return full(2 * stages); }
-};
-
 // One thread: the steps of this block, weights of the first ones before the wait.
 template <class Config>
 __device__ void produce(const SmallConvParams& params, const SmallConvShared<Config>& shared,
@@ -68,6 +38,7 @@ __device__ void produce(const SmallConvParams& params, const SmallConvShared<Con
   const SmallConvShape& shape = params.shape;
   const SmallConvPixel first = small_conv_pixel(shape, blockIdx.z * Config::kRows);
   const int column = blockIdx.y * Config::kColumns, early = min(steps.count(), params.stages);
+  auto step_at = [&](int i) { return small_conv_step(shape, steps.begin + i, Config::kChunk); };
   auto load_weights = [&](const SmallConvStep& step, int stage) {
     barrier_expect(shared.full(stage), Config::kStageBytes);
     load_3d(shared.b(stage), &params.w, shared.full(stage), step.channel, step.tap, column);
@@ -77,13 +48,13 @@ __device__ void produce(const SmallConvParams& params, const SmallConvShared<Con
                 first.n, step.offset_w, step.offset_h);
   };
   if (!params.constant_weights) wait_for_predecessors();
-  for (int i = 0; i < early; ++i) load_weights(small_conv_step(shape, steps.begin + i), i);
+  for (int i = 0; i < early; ++i) load_weights(step_at(i), i);
   if (params.constant_weights) wait_for_predecessors();
-  for (int i = 0; i < early; ++i) load_pixels(small_conv_step(shape, steps.begin + i), i);
+  for (int i = 0; i < early; ++i) load_pixels(step_at(i), i);
   int stage = 0;
   uint32_t parity = 0;
   for (int i = early; i < steps.count(); ++i) {
-    const SmallConvStep step = small_conv_step(shape, steps.begin + i);
+    const SmallConvStep step = step_at(i);
     barrier_wait(shared.empty(stage), parity);
     load_weights(step, stage);
     load_pixels(step, stage);
@@ -146,6 +117,8 @@ __device__ void send_sums(const SmallConvShared<Config>& shared, const SmallConv
 // The epilogue's operands of the outputs that a thread writes: four channels of several rows.
 template <class Config>
 struct SmallConvOutputs {
+  using Quad = sm90::Quad<typename Config::Element>;
+  using Raw = typename Quad::Raw;
   static constexpr int kQuads = Config::kColumns / 4;
   static constexpr int kMost = Config::kRows * kQuads / Config::kConsumers;  // rows of a thread
   static constexpr int kRowStep = Config::kConsumers / kQuads;
@@ -156,7 +129,7 @@ struct SmallConvOutputs {
   const int channel = blockIdx.y * Config::kColumns + column;
   const int first_pixel = blockIdx.z * Config::kRows + cluster_rank() * own_rows;
   float bias[4] = {};
-  uint2 residual[kMost] = {};
+  Raw residual[kMost] = {};
 
   __device__ SmallConvOutputs(const SmallConvParams& p, int own_rows)
       : params(p), own_rows(own_rows) {}
@@ -171,24 +144,22 @@ struct SmallConvOutputs {
   }
 
   __device__ void load() {
-    using T = typename Config::Element;
     if (params.bias && channel < params.shape.k) {
-      unpack<T>(static_cast<const uint2*>(params.bias)[channel / 4], bias);
+      Quad::unpack(static_cast<const Raw*>(params.bias)[channel / 4], bias);
     }
     if (!params.residual) return;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
-      if (is_there(i)) residual[i] = static_cast<const uint2*>(params.residual)[place(i)];
+      if (is_there(i)) residual[i] = static_cast<const Raw*>(params.residual)[place(i)];
     }
   }
 
   __device__ void store(const SmallConvShared<Config>& shared, int slices) const {
-    using T = typename Config::Element;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       if (!is_there(i)) continue;
       float sum[4], other[4];
-      unpack<T>(residual[i], other);
+      Quad::unpack(residual[i], other);
 #pragma unroll
       for (int v = 0; v < 4; ++v) sum[v] = bias[v] + other[v];
       uint32_t at = shared.sums() + 4 * (row(i) * Config::kPitch + column);
@@ -198,15 +169,8 @@ struct SmallConvOutputs {
         at += 4 * own_rows * Config::kPitch;
       }
       depthwise::activate<4>(sum, params.activation, params.clip_min, params.clip_max);
-      static_cast<uint2*>(params.y)[place(i)] =
-          make_uint2(pack<T>(sum[0], sum[1]), pack<T>(sum[2], sum[3]));
+      static_cast<Raw*>(params.y)[place(i)] = Quad::pack(sum);
     }
-  }
-
-  template <class T>
-  static __device__ void unpack(uint2 raw, float (&to)[4]) {
-    to[0] = unpack_low<T>(raw.x), to[1] = unpack_high<T>(raw.x);
-    to[2] = unpack_low<T>(raw.y), to[3] = unpack_high<T>(raw.y);
   }
 };
 
@@ -244,7 +208,11 @@ __global__ void __launch_bounds__(Config::kThreads)
   SmallConvOutputs<Config> outputs(params, owners.own_rows);
   outputs.load();
   float d[Config::kColumns / 2];
-  multiply(shared, steps.count(), d);
+  if constexpr (Config::kExact) {
+    multiply_exactly(shared, steps.count(), d);
+  } else {
+    multiply(shared, steps.count(), d);
+  }
   send_sums(shared, owners, d);
   cluster_wait(shared.all_sums(), 0);
   outputs.store(shared, slices);

@@ -5,7 +5,7 @@
 
 namespace convoy::sm90 {
 
-// Sizes of the problem; pixels is n * p * q, a chunk 64 channels.
+// Sizes of the problem; pixels is n * p * q, a chunk 128 bytes of channels.
 struct SmallConvShape {
   int pixels, p, q, k;
   int stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
@@ -23,14 +23,14 @@ CONVOY_HD SmallConvPixel small_conv_pixel(const SmallConvShape& s, int pixel) {
           (pixel - row * s.q) * s.stride_w - s.pad_left};
 }
 
-// A step of the reduction: 64 channels of one tap.
+// A step of the reduction: one tap of the channels of a chunk.
 struct SmallConvStep {
   int tap, channel, offset_h, offset_w;
 };
 
-CONVOY_HD SmallConvStep small_conv_step(const SmallConvShape& s, int step) {
+CONVOY_HD SmallConvStep small_conv_step(const SmallConvShape& s, int step, int chunk) {
   const int tap = step / s.chunks, row = tap / s.filter_w;
-  return {tap, (step - tap * s.chunks) * 64, row * s.dilation_h,
+  return {tap, (step - tap * s.chunks) * chunk, row * s.dilation_h,
           (tap - row * s.filter_w) * s.dilation_w};
 }
 

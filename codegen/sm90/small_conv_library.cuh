@@ -18,11 +18,15 @@ struct SmallConvTile {
 };
 constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
 constexpr int kSmallConvTileCount = 5, kSmallConvSplits = 4;
-// Two generations of kernels fit an SM. Of a kernel with few blocks no more than two do: started
-// early they would otherwise gather on the SMs that its predecessor leaves free.
-constexpr int kMostSmallConvShared = 112 << 10, kLeastSmallConvShared = 77 << 10;
+// Two generations of kernels fit an SM, of all that have few enough registers. Of a kernel with few
+// blocks no more than two do: started early they would otherwise gather on the SMs that its
+// predecessor leaves free.
+template <class Config>
+constexpr int kMostSmallConvShared = (Config::kExact && Config::kColumns == 128 ? 220 : 112) << 10;
+constexpr int kLeastSmallConvShared = 77 << 10;
 
-// The im2col map of x, with the strides of the convolution: pixels of output rows, 64 channels.
+// The im2col map of x, with the strides of the convolution: pixels of output rows, a chunk of
+// channels.
 template <class T>
 int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, int pixels) {
   static const auto encode =
@@ -35,13 +39,14 @@ int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, in
   int upper[2] = {s.pad_right - s.dilation_w * (s.s - 1), s.pad_bottom - s.dilation_h * (s.r - 1)};
   cuuint32_t strides[4] = {1, cuuint32_t(s.stride_w), cuuint32_t(s.stride_h), 1};
   return from_driver(encode(map, map_type<T>(), 4, const_cast<void*>(x), sizes, bytes, lower, upper,
-                            64, cuuint32_t(pixels), strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                            CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                            128 / sizeof(T), cuuint32_t(pixels), strides,
+                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
 template <class T>
 struct SmallConv {
+  static constexpr int kChunk = 128 / sizeof(T);
   struct State {
     SmallConvParams params;
     void (*kernel)(SmallConvParams);
@@ -55,7 +60,7 @@ struct SmallConv {
     if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
     if (s.c % 8 || s.k % 8) return kMisaligned;
     if (s.swizzle < 0 || tile(s) >= kSmallConvTileCount) return kUnsupported;
-    const int64_t steps = int64_t(s.r) * s.s * ((s.c + 63) / 64);
+    const int64_t steps = int64_t(s.r) * s.s * ((s.c + kChunk - 1) / kChunk);
     if (s.split_k != 1 || slices(s) > steps) return kBadSplit;
     const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
     for (int corner : {s.pad_top, s.pad_left, s.pad_bottom - reach_h, s.pad_right - reach_w}) {
@@ -105,8 +110,19 @@ struct SmallConv {
   }
 
   static SmallConvShape shape_of(const ConvoyShape& s) {
-    return {s.n * s.p * s.q, s.p,          s.q,          s.k, s.stride_h, s.stride_w,     s.pad_top,
-            s.pad_left,      s.dilation_h, s.dilation_w, s.s, s.r * s.s,  (s.c + 63) / 64};
+    return {s.n * s.p * s.q,
+            s.p,
+            s.q,
+            s.k,
+            s.stride_h,
+            s.stride_w,
+            s.pad_top,
+            s.pad_left,
+            s.dilation_h,
+            s.dilation_w,
+            s.s,
+            s.r * s.s,
+            (s.c + kChunk - 1) / kChunk};
   }
 
   template <int kTile>
@@ -117,7 +133,7 @@ struct SmallConv {
     if (int32_t code = encode_windows<T>(&params.x, o.a, s, Config::kRows)) return code;
     const int64_t c = s.c, taps = int64_t(s.r) * s.s;
     if (int32_t code = encode_tiled<T, 3>(&params.w, o.b, {c, taps, s.k}, {c, taps * c},
-                                          {64, 1, Config::kColumns})) {
+                                          {kChunk, 1, Config::kColumns})) {
       return code;
     }
     params.bias = o.bias;
@@ -127,7 +143,7 @@ struct SmallConv {
     const int steps = (params.shape.taps * params.shape.chunks + slices(s) - 1) / slices(s);
     params.stages = 1;
     while (params.stages < steps &&
-           Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared) {
+           Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared<Config>) {
       ++params.stages;
     }
     params.activation = s.swizzle % depthwise::kActivations;
@@ -143,7 +159,7 @@ struct SmallConv {
     if (int64_t(state->grid.x) * state->grid.y * state->grid.z * 2 <= int64_t(s.sm_count) * 3) {
       state->shared_bytes = std::max(state->shared_bytes, kLeastSmallConvShared);
     }
-    return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared);
+    return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared<Config>);
   }
 
   static int32_t enqueue(const State& state, cudaStream_t stream, bool programmatic,

@@ -17,9 +17,10 @@ from lab import Job
 
 from convoy.backends.kernels.cache import Entry
 from convoy.backends.kernels.compile import compile_many
-from convoy.backends.kernels.sm90 import space
+from convoy.backends.kernels.sm90 import small, space
 from convoy.backends.kernels.sm90.family import is_stem
 from convoy.backends.kernels.sm90.kernels import Sm90Kernel
+from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
@@ -129,9 +130,28 @@ WGRAD_SHAPES = [
 ]
 
 
+def small_fprop(**changes: Any) -> Workload:
+    """3x3 over 3x9x13x72 with K = 40, padding 1, bias, residual and relu, unless changed."""
+    fields: dict[str, Any] = {"h": 9, "w": 13, "c": 72, "r": 3, "s": 3, "stride": (1, 1)}
+    fields |= {"padding": (1, 1, 1, 1), "epilogue": dataclasses.replace(RELU, residual=True)}
+    return fprop(**fields | changes)
+
+
+#: For small_conv.
+SMALL_SHAPES = [
+    small_fprop(),
+    small_fprop(n=1, h=8, w=8, c=512, k=512),
+    small_fprop(h=14, w=14, c=256, k=264, epilogue=Epilogue()),
+    small_fprop(r=1, s=1, padding=(0, 0, 0, 0), c=520, k=136),
+    small_fprop(r=1, s=1, padding=(0, 0, 0, 0), c=8, k=8, n=1, h=1, w=1),
+    small_fprop(stride=(2, 3), padding=(2, 0, 1, 3), epilogue=BIAS),
+    small_fprop(r=5, s=2, padding=(0, 1, 2, 0), c=24),
+]
+
+
 def kernels() -> list[Sm90Kernel]:
-    """Every kernel that the backend proposes for some shape, in both dtypes."""
-    found: dict[Sm90Kernel, None] = {}
+    """Every kernel that the backend proposes for some shape, in all its dtypes."""
+    found: dict[Sm90Kernel, None] = {SmallConvKernel(t): None for t in small.ELEMENT}
     for dtype in (HALF, BRAIN):
         for zeros in (False, True):
             filter_size = 1 if zeros else 3
@@ -151,7 +171,7 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
     for shape in [*SHAPES, *STEM_SHAPES]:
         for kernel, library in libraries.items():
             w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
-            if isinstance(kernel, (StemFpropKernel, StemWgradKernel)):
+            if isinstance(kernel, (SmallConvKernel, StemFpropKernel, StemWgradKernel)):
                 continue
             if isinstance(kernel, StemDgradKernel) != is_stem(shape):
                 continue
@@ -170,6 +190,15 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
                 if kernel in libraries:
                     runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
                     jobs += [Job(kernel.name, w, libraries[kernel], *run) for run in runs]
+    for shape in SMALL_SHAPES:
+        for dtype, math in ((HALF, ""), (BRAIN, ""), ("float32", ""), ("float32", "tf32")):
+            w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype, math=math or "default")
+            small_conv = small.kernel_of(w)
+            jobs += [
+                Job(small_conv.name, w, libraries[small_conv], swizzle)
+                for swizzle in small.swizzles(w, Device())
+                if small_conv in libraries
+            ]
     return sorted(jobs, key=lambda job: job.workload.key)
 
 

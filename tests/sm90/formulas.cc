@@ -141,8 +141,8 @@ void small_conv_pixel_of(const SmallConvShape* shape, int pixel, int* out) {
   out[2] = found.w;
 }
 
-void small_conv_step_of(const SmallConvShape* shape, int step, int* out) {
-  SmallConvStep found = small_conv_step(*shape, step);
+void small_conv_step_of(const SmallConvShape* shape, int step, int chunk, int* out) {
+  SmallConvStep found = small_conv_step(*shape, step, chunk);
   out[0] = found.tap;
   out[1] = found.channel;
   out[2] = found.offset_h;

@@ -128,9 +128,9 @@ class Formulas:
         """(n, h, w) of a window's first element; ``shape`` as SmallConvShape."""
         return self._fill("small_conv_pixel_of", 3, (ctypes.c_int * 13)(*shape), pixel)
 
-    def small_conv_step(self, shape: tuple[int, ...], step: int):
+    def small_conv_step(self, shape: tuple[int, ...], step: int, chunk: int):
         """(tap, channel, offset_h, offset_w)."""
-        return self._fill("small_conv_step_of", 4, (ctypes.c_int * 13)(*shape), step)
+        return self._fill("small_conv_step_of", 4, (ctypes.c_int * 13)(*shape), step, chunk)
 
     def small_conv_steps(self, shape: tuple[int, ...], rank: int, slices: int):
         """(begin, end)."""

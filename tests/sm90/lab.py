@@ -144,7 +144,7 @@ class _Worker:
         self._process.wait()
 
 
-def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any) -> Any:
+def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any, residual: Any = None) -> Any:
     """dx, y or dw in float64 by definition, one GEMM for each filter position. ``filt`` is x for
     wgrad."""
     top, left, bottom, right = w.padding
@@ -175,6 +175,8 @@ def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any) -> Any:
         return dw
     if bias is not None:
         y += bias.to(f64)
+    if residual is not None:
+        y += residual.to(f64)
     return y.relu() if w.epilogue.activation == "relu" else y
 
 
@@ -195,21 +197,22 @@ class _Bench:
         self.filter = random("x" if w.op == "wgrad" else "w")
         self.workspace = torch.empty(0, dtype=torch.uint8, device="cuda")
         self.bias = random("bias") if w.epilogue.bias else None
+        self.residual = random("residual") if w.epilogue.residual else None
         shape = w.operand_shapes()[-1][1]
-        self.bytes = torch.Size(shape).numel() * 2
+        self.bytes = torch.Size(shape).numel() * dtype.itemsize
         self.raw = torch.empty(self.bytes + 2 * GUARD, dtype=torch.uint8, device="cuda")
         self.out = self.raw[GUARD : GUARD + self.bytes].view(dtype).view(shape)
         self._expected: Any = None
 
     def poison(self) -> None:
-        self.raw.fill_(0xFF)  # NaN in both types
+        self.raw.fill_(0xFF)  # NaN in all types
         self.workspace.fill_(0xFF)
 
     def verdict(self, out: Any) -> tuple[str, float]:
         """(description of the error, relative L2 error) of a result."""
         torch = self.torch
         if self._expected is None:
-            self._expected = reference(torch, self.w, self.a, self.filter, self.bias)
+            self._expected = reference(torch, self.w, self.a, self.filter, self.bias, self.residual)
         got = out.to(torch.float64)
         left = int(torch.isnan(got).sum())
         if left:
@@ -222,7 +225,8 @@ class _Bench:
             wrong = int((got != 0).sum())
             return (f"{wrong} elements are not zero" if wrong else ""), float(wrong)
         relative = float(difference.norm()) / norm
-        limit = {"float16": 1e-3, "bfloat16": 8e-3}[self.w.dtype]
+        limit = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6}[self.w.dtype]
+        limit = 5e-4 if self.w.math == "tf32" else limit
         if relative <= limit:
             return "", relative
         places = torch.nonzero(difference.abs() > 0.05 * norm / got.numel() ** 0.5)
@@ -257,6 +261,7 @@ def _own(torch: Any, job: Job, bench: _Bench, result: Result) -> Callable[[], No
         a=bench.a.data_ptr(),
         b=bench.filter.data_ptr(),
         bias=bench.bias.data_ptr() if bench.bias is not None else None,
+        residual=bench.residual.data_ptr() if bench.residual is not None else None,
         d=bench.out.data_ptr(),
         workspace=bench.workspace.data_ptr() if size else None,
     )

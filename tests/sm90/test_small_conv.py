@@ -17,6 +17,7 @@ from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
+from convoy.ir.dtypes import DTYPE_BYTES
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 from convoy.measure.reference import full
@@ -62,7 +63,8 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
         w.dilation,
     )
     pixels = w.n * w.p * w.q
-    chunks = -(-w.c // small.CHUNK)
+    chunk = small.STEP_BYTES // DTYPE_BYTES[w.dtype]
+    chunks = -(-w.c // chunk)
     shape = (pixels, w.p, w.q, w.k, stride_h, stride_w, top, left, dilation_h, dilation_w)
     shape += (w.s, w.r * w.s, chunks)
     y = np.full((pixels, w.k), np.nan)
@@ -73,8 +75,8 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
             assert end > begin, "a block without a step never sees its weights"
             tile = np.zeros((rows, w.k))
             for step in range(begin, end):
-                tap, channel, offset_h, offset_w = f.small_conv_step(shape, step)
-                own = slice(channel, min(channel + small.CHUNK, w.c))
+                tap, channel, offset_h, offset_w = f.small_conv_step(shape, step, chunk)
+                own = slice(channel, min(channel + chunk, w.c))
                 filters = weights.reshape(w.k, -1, w.c)[:, tap, own]
                 tile += (
                     copied(f.small_conv_pixel(shape, first), w, rows, x)(offset_h, offset_w, own)
@@ -159,9 +161,10 @@ def test_few_tiles_are_split_and_many_are_not():
     assert first(dataclasses.replace(BASE, n=16, h=28, w=28, c=64, r=1, s=1, padding=(0,) * 4)) == 1
 
 
-def test_compiles_without_spills(toolkit, tmp_path):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_compiles_without_spills(toolkit, tmp_path, dtype):
     library = tmp_path / "kernel.so"
-    words = compile_to(SmallConvKernel("bfloat16"), library, toolkit, ["-Xptxas=-v"])
+    words = compile_to(SmallConvKernel(dtype), library, toolkit, ["-Xptxas=-v"])
     spills = re.findall(r"(\d+) bytes spill", words)
     assert spills and set(spills) == {"0"}, words
     assert "C75" not in words, words  # ptxas: wgmma serialized

@@ -230,10 +230,10 @@ class KernelBackend(Backend, Generic[K]):
             config=make_config(kernel=launch.kernel.to_json(), swizzle=launch.swizzle, **split),
             workspace=self.family.workspace_bytes(launch, workload, device),
             priority=rank,
-            notes=self._notes(launch),
+            notes=self._notes(workload),
         )
 
-    def _notes(self, launch: Launch[K]) -> tuple[str, ...]:
+    def _notes(self, workload: Workload) -> tuple[str, ...]:
         if not self.family.tensor_cores:
             return ()
-        return ("tensor_core", *(["tf32"] if launch.kernel.dtype == "float32" else []))
+        return ("tensor_core", *(["tf32"] if workload.math == "tf32" else []))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....ir.device import Device
-from ....ir.dtypes import HALF_DTYPES
+from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
@@ -36,8 +36,8 @@ STEM_CHANNELS = 4
 
 def sm90_backend(limit: int = 16) -> KernelBackend[Sm90Kernel]:
     """dgrad, strided convolutions above all, all directions of a network's first one, and small
-    fprops, in fp16 and bf16: see docs/design/sm90-kernels.md. ``limit`` caps the candidates of a
-    workload."""
+    fprops, in fp16 and bf16, the last in float32 and tf32 too: see docs/design/sm90-kernels.md.
+    ``limit`` caps the candidates of a workload."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
@@ -64,7 +64,7 @@ def is_small(workload: Workload) -> bool:
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
     if is_small(workload):
-        kernel = SmallConvKernel(workload.dtype)
+        kernel = small.kernel_of(workload)
         return [Launch(kernel, swizzle=choice) for choice in small.swizzles(workload, device)]
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
     return find(workload, device)
@@ -109,8 +109,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
     if w.groups != 1:
         yield f"groups = {w.groups}", "use the cudnn backend"
-    if w.dtype not in HALF_DTYPES or w.out_dtype != w.dtype:
-        yield f"{w.dtype} in, {w.out_dtype} out: both must be float16 or bfloat16", ""
+    dtypes = FLOAT_DTYPES if is_small(w) else HALF_DTYPES
+    if w.dtype not in dtypes or w.out_dtype != w.dtype:
+        yield f"{w.dtype} in, {w.out_dtype} out: both must be {' or '.join(dtypes)}", ""
     if w.acc_dtype != "float32":
         yield f"acc_dtype {w.acc_dtype}: kernels accumulate in float32", ""
     if w.k % 8:

@@ -8,8 +8,10 @@ from typing import ClassVar, NamedTuple
 
 from ....ir import fields as checks
 from ....ir.device import Device
+from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
-from .source import DTYPE, ELEMENT, SHORT, Sm90Library
+from . import source
+from .source import Sm90Library
 
 #: Of ``ConvoyShape.swizzle``, in the order of ``Activation`` in depthwise/epilogue.cuh.
 ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
@@ -17,8 +19,10 @@ ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
 SPLITS = (1, 2, 4, 8)
 #: Elements of y for which the kernel is meant: some tiles for each SM.
 MOST_OUTPUTS = 1 << 22
-#: Channels of a step of the reduction.
-CHUNK = 64
+#: Bytes of a pixel or filter that a step of the reduction takes.
+STEP_BYTES = 128
+ELEMENT = {**source.ELEMENT, "float32": "float", "tf32": "convoy::sm90::Tf32"}
+SHORT = {**source.SHORT, "float32": "f32", "tf32": "tf32"}
 
 
 class Tile(NamedTuple):
@@ -34,12 +38,16 @@ TILES = (Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 32), Tile(128, 64)
 
 @dataclass(frozen=True, order=True)
 class SmallConvKernel(Sm90Library):
-    """One library for all sizes, tiles and epilogues of a dtype."""
+    """One library for all sizes, tiles and epilogues of a dtype.
+
+    float32 is multiplied as it is, in three products; with tf32 the operands are float32 too, but
+    rounded.
+    """
 
     dtype: str = "float16"
 
     family: ClassVar[str] = "small_conv"
-    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
+    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(tuple(ELEMENT))}
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -57,6 +65,11 @@ class SmallConvKernel(Sm90Library):
             f"using Kernel = convoy::sm90::SmallConv<{ELEMENT[self.dtype]}>;\n\n"
             "CONVOY_EXPORT_SMALL_CONV(Kernel)\n"
         )
+
+
+def kernel_of(w: Workload) -> SmallConvKernel:
+    """The kernel for operands as the workload has them."""
+    return SmallConvKernel("tf32" if w.math == "tf32" else w.dtype)
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:
@@ -95,7 +108,7 @@ def swizzle_of(tile: int, split: int, activation: str) -> int:
 def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
     chosen = choices(swizzle)
-    if kernel.dtype != w.dtype or w.op not in ("fprop", "matmul"):
+    if kernel != kernel_of(w) or w.op not in ("fprop", "matmul"):
         return f"{kernel.name} is of another operation or dtype"
     if chosen is None or chosen[2] != w.epilogue.activation:
         return f"swizzle {swizzle} stands for no tile, or for another activation"
@@ -103,8 +116,8 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
 
 
 def steps(w: Workload) -> int:
-    """Steps of the reduction: one filter tap and 64 channels each."""
-    return w.r * w.s * -(-w.c // CHUNK)
+    """Steps of the reduction: one filter tap and 128 bytes of channels each."""
+    return w.r * w.s * -(-w.c * DTYPE_BYTES[w.dtype] // STEP_BYTES)
 
 
 def swizzles(w: Workload, device: Device) -> list[int]:

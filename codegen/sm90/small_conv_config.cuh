@@ -1,0 +1,46 @@
+// Sizes of a block of small_conv.cuh, and what lies where in its shared memory.
+#pragma once
+
+#include <type_traits>
+
+#include "ptx.cuh"
+#include "small_conv_layout.cuh"
+
+namespace convoy::sm90 {
+
+template <class T, int kWarpgroups_, int kColumns_>
+struct SmallConvConfig {
+  using Element = T;
+  static constexpr int kChunk = 128 / sizeof(T);  // channels of a step
+  static constexpr int kWarpgroups = kWarpgroups_, kRows = 64 * kWarpgroups;
+  static constexpr int kColumns = kColumns_;
+  static constexpr int kConsumers = 128 * kWarpgroups, kThreads = kConsumers + 32;
+  static constexpr int kABytes = kRows * 128, kStageBytes = kABytes + kColumns * 128;
+  // float32 in three products of tf32: the rests of two tiles of weights.
+  static constexpr bool kExact = std::is_same<T, float>::value;
+  static constexpr int kRestBytes = kExact ? kColumns * 128 : 0;
+  // A row of sums, longer by 16 bytes for fewer bank conflicts.
+  static constexpr int kPitch = kColumns + 4;
+  static constexpr int kSumBytes = kRows * kPitch * 4;
+
+  static constexpr int shared_bytes(int stages) {
+    return 1024 + stages * (kStageBytes + 16) + 2 * kRestBytes + kSumBytes + 8;
+  }
+};
+
+template <class Config>
+struct SmallConvShared {
+  uint32_t base;
+  int stages;
+  __device__ SmallConvShared(const void* raw, int stages)
+      : base((shared_address(raw) + 1023) & ~1023u), stages(stages) {}
+  __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
+  __device__ uint32_t b(int stage) const { return a(stage) + Config::kABytes; }
+  __device__ uint32_t rest(int which) const { return a(stages) + which * Config::kRestBytes; }
+  __device__ uint32_t sums() const { return rest(2); }
+  __device__ uint32_t full(int stage) const { return sums() + Config::kSumBytes + 8 * stage; }
+  __device__ uint32_t empty(int stage) const { return full(stages + stage); }
+  __device__ uint32_t all_sums() const { return full(2 * stages); }
+};
+
+}  // namespace convoy::sm90
