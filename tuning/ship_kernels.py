@@ -36,9 +36,10 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
-from convoy.backends.kernels.sm90.small import ELEMENT, SmallConvKernel
+from convoy.backends.kernels.sm90.small import CHOSEN, ELEMENT, SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
@@ -64,6 +65,8 @@ LIKE_RELU = {"gelu": {"sm90_gemm": 3}, "hardswish": {"sm90_gemm": 2, "sm90_conv"
 #: And for other GPUs, of those that :func:`guessed` tries first.
 MORE_EPILOGUES = [{"activation": "gelu"}, {"activation": "hardswish"}]
 PER_MORE_EPILOGUE = 3
+#: Activations behind which residuals are added: those of Darknets and CSPNets.
+BEFORE_RESIDUALS = ("relu", "silu", "hardswish", "leaky_relu", "mish")
 #: Elements of a head of attention, as most transformers have them.
 HEADS = (32, 64, 96, 128)
 
@@ -193,9 +196,13 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
 
 
 def small() -> Iterator[tuple[str, Kernel]]:
-    """Kernels for small batches, which serve all sizes and epilogues."""
+    """Kernels for small batches, which serve all sizes."""
     for dtype in ELEMENT:
         yield "hopper", SmallConvKernel(dtype)
+        for activation in ACTIVATIONS[1:]:
+            for residual_last in (False, True) if activation in BEFORE_RESIDUALS else (False,):
+                if residual_last or activation not in CHOSEN:
+                    yield "hopper", SmallConvKernel(dtype, activation, residual_last)
 
 
 def integers(arch: int) -> Iterator[tuple[str, Kernel]]:

@@ -31,6 +31,14 @@ struct SmallConvParams {
   int constant_weights;
 };
 
+// The activation of a launch, none of which stands before a residual.
+struct ChosenActivation {
+  static constexpr bool kResidualLast = false;
+  static __device__ void apply(float (&x)[4], const SmallConvParams& params) {
+    depthwise::activate<4>(x, params.activation, params.clip_min, params.clip_max);
+  }
+};
+
 // One thread: the steps of this block, weights of the first ones before the wait.
 template <class Config>
 __device__ void produce(const SmallConvParams& params, const SmallConvShared<Config>& shared,
@@ -119,6 +127,7 @@ template <class Config>
 struct SmallConvOutputs {
   using Quad = sm90::Quad<typename Config::Element>;
   using Raw = typename Quad::Raw;
+  static constexpr bool kResidualLast = Config::Activation::kResidualLast;
   static constexpr int kQuads = Config::kColumns / 4;
   static constexpr int kMost = Config::kRows * kQuads / Config::kConsumers;  // rows of a thread
   static constexpr int kRowStep = Config::kConsumers / kQuads;
@@ -161,14 +170,16 @@ struct SmallConvOutputs {
       float sum[4], other[4];
       Quad::unpack(residual[i], other);
 #pragma unroll
-      for (int v = 0; v < 4; ++v) sum[v] = bias[v] + other[v];
+      for (int v = 0; v < 4; ++v) sum[v] = kResidualLast ? bias[v] : bias[v] + other[v];
       uint32_t at = shared.sums() + 4 * (row(i) * Config::kPitch + column);
       for (int slice = 0; slice < slices; ++slice) {
         const float4 part = load_shared_float4(at);
         sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
         at += 4 * own_rows * Config::kPitch;
       }
-      depthwise::activate<4>(sum, params.activation, params.clip_min, params.clip_max);
+      Config::Activation::apply(sum, params);
+#pragma unroll
+      for (int v = 0; v < 4 && kResidualLast; ++v) sum[v] += other[v];
       static_cast<Raw*>(params.y)[place(i)] = Quad::pack(sum);
     }
   }

@@ -18,12 +18,9 @@ struct SmallConvTile {
 };
 constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
 constexpr int kSmallConvTileCount = 5, kSmallConvSplits = 4;
-// Two generations of kernels fit an SM, of all that have few enough registers. Of a kernel with few
-// blocks no more than two do: started early they would otherwise gather on the SMs that its
-// predecessor leaves free.
-template <class Config>
-constexpr int kMostSmallConvShared = (Config::kExact && Config::kColumns == 128 ? 220 : 112) << 10;
-constexpr int kLeastSmallConvShared = 77 << 10;
+// Two generations of kernels fit an SM. Of a kernel with few blocks no more than two do: started
+// early they would otherwise gather on the SMs that its predecessor leaves free.
+constexpr int kMostSmallConvShared = 112 << 10, kLeastSmallConvShared = 77 << 10;
 
 // The im2col map of x, with the strides of the convolution: pixels of output rows, a chunk of
 // channels.
@@ -44,9 +41,12 @@ int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, in
                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
 
-template <class T>
+template <class T, class Activation = ChosenActivation>
 struct SmallConv {
   static constexpr int kChunk = 128 / sizeof(T);
+  // Elements of a tile: the registers suffice for no more.
+  static constexpr int kMostTile = std::is_same<T, float>::value ? 64 * 64 : 128 * 64;
+
   struct State {
     SmallConvParams params;
     void (*kernel)(SmallConvParams);
@@ -60,6 +60,7 @@ struct SmallConv {
     if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
     if (s.c % 8 || s.k % 8) return kMisaligned;
     if (s.swizzle < 0 || tile(s) >= kSmallConvTileCount) return kUnsupported;
+    if (tile_size(tile(s)) > kMostTile) return kUnsupported;
     const int64_t steps = int64_t(s.r) * s.s * ((s.c + kChunk - 1) / kChunk);
     if (s.split_k != 1 || slices(s) > steps) return kBadSplit;
     const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
@@ -110,25 +111,25 @@ struct SmallConv {
   }
 
   static SmallConvShape shape_of(const ConvoyShape& s) {
-    return {s.n * s.p * s.q,
-            s.p,
-            s.q,
-            s.k,
-            s.stride_h,
-            s.stride_w,
-            s.pad_top,
-            s.pad_left,
-            s.dilation_h,
-            s.dilation_w,
-            s.s,
-            s.r * s.s,
-            (s.c + kChunk - 1) / kChunk};
+    const int pixels = s.n * s.p * s.q, chunks = (s.c + kChunk - 1) / kChunk;
+    return {pixels,     s.p,          s.q,          s.k, s.stride_h, s.stride_w, s.pad_top,
+            s.pad_left, s.dilation_h, s.dilation_w, s.s, s.r * s.s,  chunks};
+  }
+
+  static constexpr int tile_size(int number) {
+    return 64 * kSmallConvTiles[number].warpgroups * kSmallConvTiles[number].columns;
   }
 
   template <int kTile>
   static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    if constexpr (tile_size(kTile) <= kMostTile) return prepare_fitting<kTile>(s, o, state);
+    return kUnsupported;
+  }
+
+  template <int kTile>
+  static int32_t prepare_fitting(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     constexpr SmallConvTile kShape = kSmallConvTiles[kTile];
-    using Config = SmallConvConfig<T, kShape.warpgroups, kShape.columns>;
+    using Config = SmallConvConfig<T, kShape.warpgroups, kShape.columns, Activation>;
     SmallConvParams& params = state->params;
     if (int32_t code = encode_windows<T>(&params.x, o.a, s, Config::kRows)) return code;
     const int64_t c = s.c, taps = int64_t(s.r) * s.s;
@@ -143,7 +144,7 @@ struct SmallConv {
     const int steps = (params.shape.taps * params.shape.chunks + slices(s) - 1) / slices(s);
     params.stages = 1;
     while (params.stages < steps &&
-           Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared<Config>) {
+           Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared) {
       ++params.stages;
     }
     params.activation = s.swizzle % depthwise::kActivations;
@@ -159,7 +160,7 @@ struct SmallConv {
     if (int64_t(state->grid.x) * state->grid.y * state->grid.z * 2 <= int64_t(s.sm_count) * 3) {
       state->shared_bytes = std::max(state->shared_bytes, kLeastSmallConvShared);
     }
-    return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared<Config>);
+    return allow_shared(reinterpret_cast<const void*>(state->kernel), kMostSmallConvShared);
   }
 
   static int32_t enqueue(const State& state, cudaStream_t stream, bool programmatic,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +147,28 @@ SMALL_SHAPES = [
     small_fprop(stride=(2, 3), padding=(2, 0, 1, 3), epilogue=BIAS),
     small_fprop(r=5, s=2, padding=(0, 1, 2, 0), c=24),
 ]
+#: And its epilogues with an activation of their own.
+SMALL_EPILOGUES = [
+    *(Epilogue(bias=True, activation=name) for name in ("gelu", "gelu_tanh", "tanh", "softplus")),
+    Epilogue(activation="elu", alpha=1.0),
+    Epilogue(bias=True, residual=True, activation="mish"),
+    Epilogue(bias=True, residual=True, activation="leaky_relu", alpha=0.1, residual_last=True),
+    Epilogue(residual=True, activation="hardswish", residual_last=True),
+    Epilogue(bias=True, residual=True, activation="silu", residual_last=True),
+]
+
+
+def small_workloads() -> Iterator[Workload]:
+    """small_conv's problems in all its dtypes."""
+    shapes = [*SMALL_SHAPES, *(small_fprop(epilogue=epilogue) for epilogue in SMALL_EPILOGUES)]
+    for shape in shapes:
+        for dtype, math in ((HALF, ""), (BRAIN, ""), ("float32", ""), ("float32", "tf32")):
+            yield dataclasses.replace(shape, dtype=dtype, out_dtype=dtype, math=math or "default")
 
 
 def kernels() -> list[Sm90Kernel]:
     """Every kernel that the backend proposes for some shape, in all its dtypes."""
-    found: dict[Sm90Kernel, None] = {SmallConvKernel(t): None for t in small.ELEMENT}
+    found: dict[Sm90Kernel, None] = {small.kernel_of(w): None for w in small_workloads()}
     for dtype in (HALF, BRAIN):
         for zeros in (False, True):
             filter_size = 1 if zeros else 3
@@ -170,9 +187,9 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
     jobs = []
     for shape in [*SHAPES, *STEM_SHAPES]:
         for kernel, library in libraries.items():
-            w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
             if isinstance(kernel, (SmallConvKernel, StemFpropKernel, StemWgradKernel)):
                 continue
+            w = dataclasses.replace(shape, dtype=kernel.dtype, out_dtype=kernel.dtype)
             if isinstance(kernel, StemDgradKernel) != is_stem(shape):
                 continue
             if isinstance(kernel, StemDgradKernel):
@@ -190,14 +207,12 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
                 if kernel in libraries:
                     runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
                     jobs += [Job(kernel.name, w, libraries[kernel], *run) for run in runs]
-    for shape in SMALL_SHAPES:
-        for dtype, math in ((HALF, ""), (BRAIN, ""), ("float32", ""), ("float32", "tf32")):
-            w = dataclasses.replace(shape, dtype=dtype, out_dtype=dtype, math=math or "default")
-            small_conv = small.kernel_of(w)
+    for w in small_workloads():
+        kernel = small.kernel_of(w)
+        if kernel in libraries:
             jobs += [
-                Job(small_conv.name, w, libraries[small_conv], swizzle)
+                Job(kernel.name, w, libraries[kernel], swizzle)
                 for swizzle in small.swizzles(w, Device())
-                if small_conv in libraries
             ]
     return sorted(jobs, key=lambda job: job.workload.key)
 

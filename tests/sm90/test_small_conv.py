@@ -14,8 +14,9 @@ from convoy.backends.kernels.compile import compile_kernel, compile_to
 from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.sm90 import small
 from convoy.backends.kernels.sm90.family import sm90_backend
+from convoy.backends.kernels.sm90.kernels import kernel_from_json
 from convoy.backends.kernels.sm90.small import SmallConvKernel
-from convoy.errors import InvalidWorkload
+from convoy.errors import InvalidOption, InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.dtypes import DTYPE_BYTES
 from convoy.ir.epilogue import Epilogue
@@ -25,6 +26,7 @@ from convoy.measure.reference import full
 from .formulas import Formulas, load
 
 DEVICE = Device()
+DTYPES = ("float16", "float32")
 BASE = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, (1, 1), (1, 1, 1, 1))
 
 
@@ -130,10 +132,10 @@ def test_is_a_convolution(f, w, rows, slices):
 def test_every_swizzle_is_a_choice():
     for tile in range(len(small.TILES)):
         for split in small.SPLITS:
-            for activation in small.ACTIVATIONS:
+            for activation in small.CHOSEN:
                 swizzle = small.swizzle_of(tile, split, activation)
                 assert small.choices(swizzle) == (tile, split, activation)
-    assert small.choices(len(small.TILES) * len(small.SPLITS) * len(small.ACTIVATIONS)) is None
+    assert small.choices(len(small.TILES) * len(small.SPLITS) * len(small.CHOSEN)) is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,6 @@ def test_every_swizzle_is_a_choice():
         ({"stride": (9, 1)}, "stride 9x1"),
         ({"groups": 2}, "groups = 2"),
         ({"epilogue": Epilogue(bias=True, affine_relu=True)}, "epilogue"),
-        ({"epilogue": Epilogue(activation="gelu")}, "epilogue gelu"),
         ({"r": 300, "padding": (200, 1, 200, 1)}, "range"),
     ],
 )
@@ -170,10 +171,66 @@ def test_compiles_without_spills(toolkit, tmp_path, dtype):
     assert "C75" not in words, words  # ptxas: wgmma serialized
 
 
-@given(workloads(channels=(8, 72, 100), images=(1, 40_000)))
+OWN = Epilogue(activation="gelu"), Epilogue(residual=True, activation="relu", residual_last=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "small_conv_f16"),
+        ({"epilogue": Epilogue(residual=True, activation="silu")}, "small_conv_f16"),
+        ({"epilogue": OWN[0], "dtype": "bfloat16"}, "small_conv_bf16_gelu"),
+        ({"epilogue": OWN[1]}, "small_conv_f16_relu_residual"),
+        ({"dtype": "float32"}, "small_conv_f32"),
+        ({"dtype": "float32", "math": "tf32", "epilogue": OWN[0]}, "small_conv_tf32_gelu"),
+    ],
+)
+def test_a_library_for_each_dtype_and_uncommon_epilogue(fields, name):
+    w = dataclasses.replace(BASE, **fields, out_dtype=fields.get("dtype", "float16"))
+    found = sm90_backend().propose(w, DEVICE)
+    assert isinstance(found, list)
+    kernels = {sm90_backend().launch_of(candidate).kernel for candidate in found}
+    assert {kernel.name for kernel in kernels} == {name}
+    for candidate in found:
+        launch = sm90_backend().launch_of(candidate)
+        assert not small.why_not(launch.kernel, launch.swizzle, w)
+        other = dataclasses.replace(w, epilogue=Epilogue(activation="mish"))
+        assert small.why_not(launch.kernel, launch.swizzle, other)
+
+
+@pytest.mark.parametrize("fields", [("float16", "relu"), ("float16", "", True), ("int8",)])
+def test_kernels_that_do_not_exist(fields):
+    with pytest.raises(InvalidOption):
+        SmallConvKernel(*fields)
+
+
+def test_older_records_name_the_kernels_of_today():
+    assert SmallConvKernel().to_json() == {"family": "small_conv", "dtype": "float16"}
+    own = SmallConvKernel("tf32", "mish", True)
+    assert kernel_from_json(own.to_json()) == own
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=2))
+def test_three_products_are_nearly_exact(pair):
+    """What small_conv_exact.cuh computes, with the rests of float32.cuh."""
+    a, b = np.array(pair, np.float32)
+
+    def leading(x):
+        return (np.float32(x).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+    r, q = leading(a - leading(a)), leading(b - leading(b))
+    near = float(r) * float(leading(b)) + float(leading(a)) * float(q)
+    near += float(leading(a)) * float(leading(b))
+    exact = float(a) * float(b)
+    assert abs(near - exact) <= 2.0**-20 * abs(exact) or abs(exact) < 1e-30
+
+
+@given(workloads(channels=(8, 72, 100), images=(1, 40_000)), st.sampled_from(DTYPES))
 @settings(max_examples=100)
-def test_library_takes_what_the_backend_offers(toolkit, w):
-    library = KernelLibrary(compile_kernel(SmallConvKernel(), toolkit=toolkit).path)
+def test_library_takes_what_the_backend_offers(toolkit, w, dtype):
+    w = dataclasses.replace(w, dtype=dtype, out_dtype=dtype)
+    library = KernelLibrary(compile_kernel(SmallConvKernel(dtype), toolkit=toolkit).path)
     found = sm90_backend().propose(w, DEVICE)
     for candidate in found if isinstance(found, list) else ():
         launch = sm90_backend().launch_of(candidate)

@@ -71,7 +71,7 @@ def emit(config: KernelParameters) -> str:
         header=header_of(config).removeprefix("cutlass/"),
         spec="ActivatedSpec" if _is_activated(config) else "EpilogueSpec",
         out=_ELEMENT[config.out_dtype],
-        activation=_activation(config),
+        activation=activation_literal(config.activation, config.residual_last),
         residual=bool_literal(config.residual),
         affine=bool_literal(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
@@ -92,9 +92,10 @@ def _is_activated(config: KernelParameters) -> bool:
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 
-def _activation(config: KernelParameters) -> str:
-    name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[config.activation]
-    return f"convoy::residual_last({name})" if config.residual_last else name
+def activation_literal(activation: str, residual_last: bool) -> str:
+    """The constant of ``epilogue.cuh`` or ``activations.cuh``."""
+    name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[activation]
+    return f"convoy::residual_last({name})" if residual_last else name
 
 
 def _sm90(config: KernelParameters) -> str:

@@ -6,19 +6,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from ....errors import InvalidOption
 from ....ir import fields as checks
+from ....ir.activation import ACTIVATIONS
 from ....ir.device import Device
 from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
+from ..cutlass.emit import activation_literal
 from . import source
 from .source import Sm90Library
 
-#: Of ``ConvoyShape.swizzle``, in the order of ``Activation`` in depthwise/epilogue.cuh.
-ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+#: Of ``ConvoyShape.swizzle``, in the order of ``Activation`` in depthwise/epilogue.cuh. For each
+#: other activation, and for residuals behind one, there is a library.
+CHOSEN = ("none", "relu", "clip", "sigmoid", "silu")
 #: Blocks of a cluster, which share the reduction.
 SPLITS = (1, 2, 4, 8)
-#: Elements of y for which the kernel is meant: some tiles for each SM.
-MOST_OUTPUTS = 1 << 22
+#: Elements of y for which the kernel is meant: some tiles for each SM, and more of them in float32,
+#: for which others have no tensor cores.
+MOST_OUTPUTS, MOST_EXACT_OUTPUTS = 1 << 22, 1 << 24
 #: Bytes of a pixel or filter that a step of the reduction takes.
 STEP_BYTES = 128
 ELEMENT = {**source.ELEMENT, "float32": "float", "tf32": "convoy::sm90::Tf32"}
@@ -34,42 +39,76 @@ class Tile(NamedTuple):
 
 #: As ``kSmallConvTiles`` in small_conv_library.cuh.
 TILES = (Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 32), Tile(128, 64))
+#: Elements of a tile for which the registers of exact sums suffice.
+MOST_EXACT_TILE = 64 * 64
 
 
 @dataclass(frozen=True, order=True)
 class SmallConvKernel(Sm90Library):
-    """One library for all sizes, tiles and epilogues of a dtype.
+    """A library for all sizes and tiles of a dtype.
 
     float32 is multiplied as it is, in three products; with tf32 the operands are float32 too, but
-    rounded.
+    rounded. Without an ``activation`` a launch has one of :data:`CHOSEN`, in front of which a
+    residual is added.
     """
 
     dtype: str = "float16"
+    activation: str = ""
+    residual_last: bool = False
 
     family: ClassVar[str] = "small_conv"
-    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": checks.one_of(tuple(ELEMENT))}
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        "dtype": checks.one_of(tuple(ELEMENT)),
+        "activation": checks.one_of(("", *ACTIVATIONS[1:])),
+        "residual_last": checks.boolean,
+    }
 
     def __post_init__(self) -> None:
         self.check_fields()
+        if self.activation in CHOSEN[1:] and not self.residual_last:
+            raise InvalidOption(f"{self.activation} alone", "a choice of the launch")
+        if self.residual_last and not self.activation:
+            raise InvalidOption("residual_last", "an activation before the residual")
 
     @property
     def name(self) -> str:
-        return f"small_conv_{SHORT[self.dtype]}"
+        parts = ["small_conv", SHORT[self.dtype], self.activation]
+        return "_".join(filter(None, [*parts, "residual" * self.residual_last]))
+
+    @property
+    def header(self) -> str:
+        return f"{self.folder}/{self._header}"
+
+    @property
+    def _header(self) -> str:
+        return f"{self.family}{'_activated' * bool(self.activation)}_library.cuh"
 
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
+        arguments = ELEMENT[self.dtype]
+        if self.activation:
+            literal = activation_literal(self.activation, self.residual_last)
+            arguments += f", convoy::sm90::FixedActivation<{literal}>"
         return (
             f"// {self.name}\n"
-            f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::sm90::SmallConv<{ELEMENT[self.dtype]}>;\n\n"
+            f'#include "{self._header}"\n\n'
+            f"using Kernel = convoy::sm90::SmallConv<{arguments}>;\n\n"
             "CONVOY_EXPORT_SMALL_CONV(Kernel)\n"
         )
 
+    def to_json(self) -> dict[str, object]:
+        fields = super().to_json()
+        return fields if self.activation else {name: fields[name] for name in ("family", "dtype")}
+
 
 def kernel_of(w: Workload) -> SmallConvKernel:
-    """The kernel for operands as the workload has them."""
-    return SmallConvKernel("tf32" if w.math == "tf32" else w.dtype)
+    """The kernel for operands and the epilogue as the workload has them."""
+    dtype = "tf32" if w.math == "tf32" else w.dtype
+    last = w.epilogue.residual_last
+    if w.epilogue.activation in CHOSEN and not last:
+        return SmallConvKernel(dtype)
+    return SmallConvKernel(dtype, w.epilogue.activation, last)
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:
@@ -77,14 +116,13 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
     if w.c % 8:
         yield f"C = {w.c}", "pad C to a multiple of 8"
     outputs = w.n * w.p * w.q * w.k
-    if outputs > MOST_OUTPUTS:
-        yield f"{outputs} outputs: at most {MOST_OUTPUTS}", "use the cudnn or cutlass backend"
+    most = MOST_EXACT_OUTPUTS if _is_exact(w) else MOST_OUTPUTS
+    if outputs > most:
+        yield f"{outputs} outputs: at most {most}", "use the cudnn or cutlass backend"
     if max(w.stride) > 8:
         yield f"stride {w.stride[0]}x{w.stride[1]}: at most 8", "use the cudnn backend"
-    e = w.epilogue
-    if e.affine_relu or e.residual_last or e.activation not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS[1:])
-        yield f"epilogue {e.name}: only residual, bias and {known}", "use the cutlass backend"
+    if w.epilogue.affine_relu:
+        yield f"epilogue {w.epilogue.name}: a second result", "use the cutlass backend"
     reach = [(size - 1) * step for size, step in zip((w.r, w.s), w.dilation, strict=True)]
     (top, left, bottom, right) = w.padding
     corners = (top, left, bottom - reach[0], right - reach[1])
@@ -94,15 +132,15 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
 
 def choices(swizzle: int) -> tuple[int, int, str] | None:
     """(tile, blocks of a cluster, activation) of a swizzle; None for one that stands for none."""
-    place, activation = divmod(swizzle, len(ACTIVATIONS))
+    place, activation = divmod(swizzle, len(CHOSEN))
     tile, split = divmod(place, len(SPLITS))
-    return (tile, SPLITS[split], ACTIVATIONS[activation]) if tile < len(TILES) else None
+    return (tile, SPLITS[split], CHOSEN[activation]) if tile < len(TILES) else None
 
 
 def swizzle_of(tile: int, split: int, activation: str) -> int:
     """Inverse of :func:`choices`."""
     place = tile * len(SPLITS) + SPLITS.index(split)
-    return place * len(ACTIVATIONS) + ACTIVATIONS.index(activation)
+    return place * len(CHOSEN) + CHOSEN.index(activation)
 
 
 def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
@@ -110,9 +148,24 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
     chosen = choices(swizzle)
     if kernel != kernel_of(w) or w.op not in ("fprop", "matmul"):
         return f"{kernel.name} is of another operation or dtype"
-    if chosen is None or chosen[2] != w.epilogue.activation:
+    if chosen is None or chosen[2] != _chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
+    if not _fits(TILES[chosen[0]], w):
+        return f"a tile of {TILES[chosen[0]].rows}x{TILES[chosen[0]].columns} in float32"
     return "" if chosen[1] <= steps(w) else f"{steps(w)} steps for {chosen[1]} blocks"
+
+
+def _is_exact(w: Workload) -> bool:
+    return w.dtype == "float32" and w.math != "tf32"
+
+
+def _fits(tile: Tile, w: Workload) -> bool:
+    return not _is_exact(w) or tile.rows * tile.columns <= MOST_EXACT_TILE
+
+
+def _chosen(w: Workload) -> str:
+    """The activation that a launch chooses."""
+    return "none" if kernel_of(w).activation else w.epilogue.activation
 
 
 def steps(w: Workload) -> int:
@@ -123,10 +176,10 @@ def steps(w: Workload) -> int:
 def swizzles(w: Workload, device: Device) -> list[int]:
     """All tiles and splits of a workload, best guess first."""
     found = [
-        (guess_us(tile, split, w, device), swizzle_of(number, split, w.epilogue.activation))
+        (guess_us(tile, split, w, device), swizzle_of(number, split, _chosen(w)))
         for number, tile in enumerate(TILES)
         for split in SPLITS
-        if split <= steps(w)
+        if _fits(tile, w) and split <= steps(w)
     ]
     return [swizzle for _, swizzle in sorted(found)]
 
