@@ -17,7 +17,7 @@ struct SmallConvConfig {
   static constexpr int kColumns = kColumns_;
   static constexpr int kConsumers = 128 * kWarpgroups, kThreads = kConsumers + 32;
   static constexpr int kABytes = kRows * 128, kStageBytes = kABytes + kColumns * 128;
-  // float32 in three products of tf32: the rests of three tiles of weights.
+  // float32 in three products of tf32: the rests of two tiles of weights.
   static constexpr bool kExact = std::is_same<T, float>::value;
   static constexpr int kRestBytes = kExact ? kColumns * 128 : 0;
   // A row of sums, longer by 16 bytes for fewer bank conflicts.
@@ -25,7 +25,7 @@ struct SmallConvConfig {
   static constexpr int kSumBytes = kRows * kPitch * 4;
 
   static constexpr int shared_bytes(int stages) {
-    return 1024 + stages * (kStageBytes + 16) + 3 * kRestBytes + kSumBytes + 8;
+    return 1024 + stages * (kStageBytes + 16) + 2 * kRestBytes + kSumBytes + 8;
   }
 };
 
@@ -38,7 +38,7 @@ struct SmallConvShared {
   __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
   __device__ uint32_t b(int stage) const { return a(stage) + Config::kABytes; }
   __device__ uint32_t rest(int which) const { return a(stages) + which * Config::kRestBytes; }
-  __device__ uint32_t sums() const { return rest(3); }
+  __device__ uint32_t sums() const { return rest(2); }
   __device__ uint32_t full(int stage) const { return sums() + Config::kSumBytes + 8 * stage; }
   __device__ uint32_t empty(int stage) const { return full(stages + stage); }
   __device__ uint32_t all_sums() const { return full(2 * stages); }

@@ -26,33 +26,7 @@ struct SplitFragments {
   }
 };
 
-// The operands of a step: pixels in registers, weights in shared memory.
-struct SplitOperands {
-  SplitFragments a;
-  uint64_t b, rest_b;
-};
-
-// All threads of a block: a step's operands and their rests, these in buffer `which`.
-template <class Config>
-__device__ __forceinline__ SplitOperands split(const SmallConvShared<Config>& shared, int stage,
-                                               int which) {
-  const uint32_t weights = shared.b(stage), rests = shared.rest(which);
-  const SplitFragments a(shared.a(stage) + threadIdx.x / 128 * 8192);
-#pragma unroll
-  for (int i = 0; i < Config::kRestBytes / (Config::kConsumers * 16); ++i) {
-    const int at = (threadIdx.x + i * Config::kConsumers) * 16;
-    const float4 v = load_shared_float4(weights + at);
-    store_shared(rests + at,
-                 make_uint4(rest_bits(v.x), rest_bits(v.y), rest_bits(v.z), rest_bits(v.w)));
-  }
-  fence_shared_for_async();
-  sync_threads(1, Config::kConsumers);
-  return {a, operand(weights, 16, 1024), operand(rests, 16, 1024)};
-}
-
-// A warpgroup: the sums of its 64 rows over the steps of this block. A step's operands are split
-// while the tensor cores work on the one before; the rests of two steps before may then still be
-// read, those of three before no more: all warps have met since.
+// A warpgroup: the sums of its 64 rows over the steps of this block.
 template <class Config>
 __device__ void multiply_exactly(const SmallConvShared<Config>& shared, int count,
                                  float (&sums)[Config::kColumns / 2]) {
@@ -60,33 +34,37 @@ __device__ void multiply_exactly(const SmallConvShared<Config>& shared, int coun
   float d[Config::kColumns / 2];
 #pragma unroll
   for (float& sum : sums) sum = 0.0f;
-  barrier_wait(shared.full(0), 0);
-  SplitOperands step = split(shared, 0, 0);
-  int stage = 0, which = 0;
+  int stage = 0;
   uint32_t parity = 0;
   for (int i = 0; i < count; ++i) {
+    barrier_wait(shared.full(stage), parity);
+    const SplitFragments a(shared.a(stage) + threadIdx.x / 128 * 8192);
+    // No warp still multiplies by the rests of the step before last: all have met since.
+    const uint32_t weights = shared.b(stage), rests = shared.rest(i % 2);
+#pragma unroll
+    for (int j = 0; j < Config::kRestBytes / (Config::kConsumers * 16); ++j) {
+      const int at = (threadIdx.x + j * Config::kConsumers) * 16;
+      const float4 v = load_shared_float4(weights + at);
+      store_shared(rests + at,
+                   make_uint4(rest_bits(v.x), rest_bits(v.y), rest_bits(v.z), rest_bits(v.w)));
+    }
+    fence_shared_for_async();
+    sync_threads(1, Config::kConsumers);
+    const uint64_t b = operand(weights, 16, 1024), q = operand(rests, 16, 1024);
     mma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma::mma(d, step.a.rest[k], step.b + 2 * k, k > 0);
+    for (int k = 0; k < 4; ++k) Mma::mma(d, a.rest[k], b + 2 * k, k > 0);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma::mma(d, step.a.leading[k], step.rest_b + 2 * k, 1);
+    for (int k = 0; k < 4; ++k) Mma::mma(d, a.leading[k], q + 2 * k, 1);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma::mma(d, step.a.leading[k], step.b + 2 * k, 1);
+    for (int k = 0; k < 4; ++k) Mma::mma(d, a.leading[k], b + 2 * k, 1);
     mma_commit();
-    // The last step is split once more, to no use: a branch would keep the tensor cores waiting.
-    const int last = stage;
-    const bool more = i + 1 < count;
-    stage = more ? stage + 1 : stage;
-    if (stage == shared.stages) stage = 0, parity ^= 1;
-    which = which == 2 ? 0 : which + 1;
-    barrier_wait(shared.full(stage), parity);
-    const SplitOperands next = split(shared, stage, which);
     mma_wait<0>();
     pin(d);
-    if (threadIdx.x % 128 == 0) barrier_arrive(shared.empty(last));
+    if (threadIdx.x % 128 == 0) barrier_arrive(shared.empty(stage));
 #pragma unroll
     for (int j = 0; j < Config::kColumns / 2; ++j) sums[j] += d[j];
-    step = next;
+    if (++stage == shared.stages) stage = 0, parity ^= 1;
   }
 }
 

@@ -44,8 +44,8 @@ int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, in
 template <class T, class Activation = ChosenActivation>
 struct SmallConv {
   static constexpr int kChunk = 128 / sizeof(T);
-  // Elements of a tile: the registers suffice for no more.
-  static constexpr int kMostTile = std::is_same<T, float>::value ? 64 * 64 : 128 * 64;
+  // Exact sums take twice the registers.
+  static constexpr int kMostColumns = std::is_same<T, float>::value ? 64 : 128;
 
   struct State {
     SmallConvParams params;
@@ -60,7 +60,7 @@ struct SmallConv {
     if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
     if (s.c % 8 || s.k % 8) return kMisaligned;
     if (s.swizzle < 0 || tile(s) >= kSmallConvTileCount) return kUnsupported;
-    if (tile_size(tile(s)) > kMostTile) return kUnsupported;
+    if (kSmallConvTiles[tile(s)].columns > kMostColumns) return kUnsupported;
     const int64_t steps = int64_t(s.r) * s.s * ((s.c + kChunk - 1) / kChunk);
     if (s.split_k != 1 || slices(s) > steps) return kBadSplit;
     const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
@@ -116,13 +116,11 @@ struct SmallConv {
             s.pad_left, s.dilation_h, s.dilation_w, s.s, s.r * s.s,  chunks};
   }
 
-  static constexpr int tile_size(int number) {
-    return 64 * kSmallConvTiles[number].warpgroups * kSmallConvTiles[number].columns;
-  }
-
   template <int kTile>
   static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
-    if constexpr (tile_size(kTile) <= kMostTile) return prepare_fitting<kTile>(s, o, state);
+    if constexpr (kSmallConvTiles[kTile].columns <= kMostColumns) {
+      return prepare_fitting<kTile>(s, o, state);
+    }
     return kUnsupported;
   }
 

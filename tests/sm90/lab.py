@@ -230,7 +230,8 @@ class _Bench:
             return (f"{wrong} elements are not zero" if wrong else ""), float(wrong)
         relative = float(difference.norm()) / norm
         limit = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 2e-6}[self.w.dtype]
-        limit = 5e-4 if self.w.math == "tf32" else limit
+        if self.w.math == "tf32":  # what saturates is small beside what was rounded
+            limit = 2e-3 if self.w.epilogue.activation == "tanh" else 5e-4
         if relative <= limit:
             return "", relative
         places = torch.nonzero(difference.abs() > 0.05 * norm / got.numel() ** 0.5)

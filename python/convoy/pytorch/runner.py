@@ -68,7 +68,7 @@ class Runner:
         with self._turns.lock:
             if self._gpu is not None:
                 self._turns.follow(self._gpu)
-            result = self._function(*map(compact, inputs))
+            result = self._function(*map(_aligned, inputs))
         if isinstance(result, torch.Tensor):
             result = (result,)
         elif not inputs:  # without any tensor among the arguments the results are TVM's
@@ -78,13 +78,20 @@ class Runner:
         return _cut(result, self._batched.results, rows)
 
 
-def compact(tensor: torch.Tensor) -> torch.Tensor:
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself where kernels can read it in place, otherwise a copy."""
-    tensor = tensor.contiguous()
+    tensor = _plain(tensor)
     address = tensor.data_ptr()
     if address and address % ALIGNMENT == 0:
         return tensor
     return tensor.clone() if address else _empty(tensor)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where its memory is its elements in order, otherwise a copy."""
+    if tensor.is_contiguous() and not tensor.is_neg():
+        return tensor
+    return tensor.contiguous().resolve_neg()
 
 
 def _empty(tensor: torch.Tensor) -> torch.Tensor:
@@ -102,13 +109,6 @@ def _padded(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     padded = tensor.new_zeros(shape)
     padded[: len(tensor)] = tensor
     return padded
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself where its memory is its elements in order, otherwise a copy."""
-    if tensor.is_contiguous() and not tensor.is_neg():
-        return tensor
-    return tensor.contiguous().resolve_neg()
 
 
 class GraphRunner:

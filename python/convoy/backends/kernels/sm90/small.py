@@ -39,8 +39,8 @@ class Tile(NamedTuple):
 
 #: As ``kSmallConvTiles`` in small_conv_library.cuh.
 TILES = (Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 32), Tile(128, 64))
-#: Elements of a tile for which the registers of exact sums suffice.
-MOST_EXACT_TILE = 64 * 64
+#: Columns of a tile for which the registers of exact sums suffice.
+MOST_EXACT_COLUMNS = 64
 
 
 @dataclass(frozen=True, order=True)
@@ -160,7 +160,7 @@ def _is_exact(w: Workload) -> bool:
 
 
 def _fits(tile: Tile, w: Workload) -> bool:
-    return not _is_exact(w) or tile.rows * tile.columns <= MOST_EXACT_TILE
+    return not _is_exact(w) or tile.columns <= MOST_EXACT_COLUMNS
 
 
 def _chosen(w: Workload) -> str:
