@@ -22,7 +22,7 @@ def run(script: str, *arguments: str | Path, **environment: str) -> str:
     import os
 
     command = [sys.executable, str(TUNING / script), *map(str, arguments)]
-    variables = {**os.environ, "PYTHONPATH": str(TUNING.parent / "python"), **environment}
+    variables = {**os.environ, **environment}
     done = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
