@@ -17,6 +17,8 @@ _LEVEL = "opt-level"
 
 #: Whether targets are changed.
 enabled = False
+#: Whether kernels check their arguments all the same.
+checks = False
 
 
 @functools.cache
@@ -28,7 +30,7 @@ def register() -> None:
         options = target.export()
         if enabled and _LEVEL not in options:
             target = tvm.target.Target({**options, _LEVEL: 0})
-            mod = tirx.transform.SkipAssert()(mod)
+            mod = mod if checks else tirx.transform.SkipAssert()(mod)
         return build(mod, target)
 
     tvm_ffi.register_global_func(_BUILD, unoptimized, override=True)
