@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import functools
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
 _TESTS = Path(__file__).resolve().parent
 _SOURCES = _TESTS.parent / "python"
 #: Folders whose tests compile for the CPU at LLVM's lowest level.
-_UNOPTIMIZED = ("emulation", "examples", "pytorch", "relay")
+_UNOPTIMIZED = (
+    *("emulation", "examples", "frontend", "gpu", "hostile", "normalize", "ops", "partition"),
+    *("pytorch", "relay", "training"),
+)
+#: Folders whose tests draw fewer examples: each compiles a network, or searches a plan.
+_FEWER_EXAMPLES = (
+    *("attention", "depthwise", "emulation", "kernels", "lower", "normalize", "ops", "partition"),
+    *("placement", "pytorch", "sm90", "streams", "tir"),
+)
+#: Before the path of modules of processes that do without PyTorch, which tvm_ffi imports.
+_WITHOUT_TORCH = _TESTS / "helpers" / "without_torch"
+#: Folders whose tests may start processes that use PyTorch.
+_WITH_TORCH = ("docs", "examples", "gpu", "pytorch", "scripts")
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -42,12 +55,26 @@ def why_no_gpu() -> str:
     return ""
 
 
+def _folder(path: Path) -> str:
+    """Return the folder of tests in which a file is."""
+    return path.relative_to(_TESTS).parts[0]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run tests marked slow")
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: what lives until the end, modules and tests, takes most of it."""
+    gc.set_threshold(20_000, 20, 40)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from .helpers import examples
+
     run_slow = config.getoption("--slow")
+    examples.all_of_them = run_slow
+    examples.limit(item.obj for item in items if _folder(item.path) in _FEWER_EXAMPLES)
     for item in items:
         if item.get_closest_marker("gpu") and why_no_gpu():
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {why_no_gpu()}"))
@@ -59,18 +86,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare LLVM's optimizations, most of the time of small networks, where tests are of what comes
     before them. ``--slow`` keeps them."""
-    folder = request.path.relative_to(_TESTS).parts[0]
-    if folder in _UNOPTIMIZED and not request.config.getoption("--slow"):
+    if _folder(request.path) in _UNOPTIMIZED and not request.config.getoption("--slow"):
         from .helpers import unoptimized
 
         unoptimized.register()
         monkeypatch.setattr(unoptimized, "enabled", True)
 
 
+@pytest.fixture(autouse=True)
+def _torch_in_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes that tests start find PyTorch, where these may need it."""
+    if _folder(request.path) in _WITH_TORCH:
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        paths = [path for path in paths if path != str(_WITHOUT_TORCH)]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tests leave the user's files alone; CONVOY_TEST_CACHE_DIR keeps a cache between runs. The
-    processes of one run share compiled kernels, so that each is compiled once."""
+    processes of one run share compiled kernels, so that each is compiled once. Processes that tests
+    start import the checkout, and no PyTorch."""
     kept = os.environ.get("CONVOY_TEST_CACHE_DIR")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
     if not kept and "PYTEST_XDIST_WORKER" in os.environ:
@@ -80,7 +116,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
         patch.setenv("CONVOY_MODULE_CACHE_BYTES", "0")  # no test gets the module of another one
-        patch.setenv("PYTHONPATH", str(_SOURCES), prepend=os.pathsep)  # for tests' own processes
+        paths = (_WITHOUT_TORCH, _SOURCES, os.environ.get("PYTHONPATH", ""))
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, map(str, paths))))
         patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder
 
@@ -89,7 +126,10 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _seed_torch() -> None:
     """PyTorch's generator starts anew for each test: a test that passed passes again."""
     if "torch" in sys.modules:
+        from .helpers import torch_operators
+
         sys.modules["torch"].manual_seed(0)
+        torch_operators.list_once()
 
 
 @pytest.fixture(scope="session")

@@ -63,10 +63,10 @@ def artefact(compiled: convoy.CompiledModule, tmp_path_factory: pytest.TempPathF
 def expected(module: object, params: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     """The network by stock TVM, neither normalized nor partitioned."""
     import tvm
-    from tvm import relax
 
-    machine = relax.VirtualMachine(tvm.compile(to_relax(module, params), "llvm"), tvm.cpu())
-    return machine["main"](tvm.runtime.tensor(x)).numpy()
+    from .helpers.stock import machine
+
+    return machine(to_relax(module, params))["main"](tvm.runtime.tensor(x)).numpy()
 
 
 def sample(batch: int = 1) -> np.ndarray:

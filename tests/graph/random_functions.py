@@ -12,6 +12,8 @@ import numpy as np
 import tvm
 from tvm import te, tirx, topi
 
+from ..helpers.stock import compiled
+
 _EXTENTS = [1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 24, 32, 33, 64, 100, 129, 257, 1000]
 _DTYPES = ["float32"] * 4 + ["float16", "bfloat16", "int32", "int64", "int8", "bool"]
 _MOST = 30_000  # elements of a tensor
@@ -33,7 +35,7 @@ class Drawn:
     def by_llvm(self) -> list[np.ndarray[Any, Any]]:
         """The results of the function as it is, compiled for the CPU."""
         mod = tvm.IRModule({"main": self.func.with_attr("global_symbol", "main")})
-        return run(tvm.compile(mod, "llvm")["main"], self, tvm.cpu())
+        return run(compiled(mod)["main"], self, tvm.cpu())
 
 
 def run(function: Any, drawn: Drawn, device: Any) -> list[np.ndarray[Any, Any]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import as_numpy, make_const, numpy_dtype
 from convoy.graph.fold import fold_call
+
+from ..helpers.stock import machine
 
 
 def constant(*shape, dtype="float32", low=0.5):
@@ -48,7 +49,7 @@ def test_folded_value(name):
         with bb.dataflow():
             result = bb.emit_output(bb.normalize(CASES[name]()))
         bb.emit_func_output(result)
-    vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
+    vm = machine(bb.get())
     want = vm["main"]().numpy()
     folded = fold_call(relax.BlockBuilder().normalize(CASES[name]()))
     got = as_numpy(folded)

@@ -1,4 +1,5 @@
-"""LLVM without optimizations, for targets that do not ask for a level.
+"""LLVM without optimizations, and kernels that do not check their arguments, which is most of the
+code of small ones, for targets that do not ask for a level.
 
 Other tests compile as for a user: ``tests/lower``, ``tests/graph``, ``tests/test_pipeline.py``.
 """
@@ -9,12 +10,15 @@ import functools
 
 import tvm
 import tvm_ffi
+from tvm import tirx
 
 _BUILD = "target.build.llvm"
 _LEVEL = "opt-level"
 
 #: Whether targets are changed.
 enabled = False
+#: Whether kernels check their arguments all the same.
+checks = False
 
 
 @functools.cache
@@ -26,6 +30,7 @@ def register() -> None:
         options = target.export()
         if enabled and _LEVEL not in options:
             target = tvm.target.Target({**options, _LEVEL: 0})
+            mod = mod if checks else tirx.transform.SkipAssert()(mod)
         return build(mod, target)
 
     tvm_ffi.register_global_func(_BUILD, unoptimized, override=True)

@@ -6,8 +6,8 @@ import pytest
 
 from .inputs import INPUTS, attempt
 
-#: About a minute for all of them on two cores.
-MOST = 2500
+#: Half a minute for all of them on two cores.
+MOST = 1000
 
 
 @pytest.mark.parametrize("kind", INPUTS)

@@ -22,6 +22,8 @@ from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 
+from ..helpers.examples import fewer
+
 BASE = Workload("fprop", 2, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
 
 
@@ -114,7 +116,7 @@ def compare_with_rules(config: KernelConfig, library: KernelLibrary) -> None:
     verdicts = set()
     epilogue = Epilogue(config.residual, False, config.activation, affine_relu=config.affine_relu)
 
-    @hypothesis.settings(max_examples=500)
+    @hypothesis.settings(max_examples=fewer(500))
     @hypothesis.given(problems(), st.integers(1, 8))
     def agree(workload: Workload, split_k: int) -> None:
         launch = rules.Launch(config, split_k)

@@ -18,6 +18,8 @@ from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
+from ..helpers.examples import fewer
+
 SM80 = {"tile": (64, 64, 64), "warp": (32, 32), "stages": 4}
 SM90 = {"tile": (64, 64, 64), "schedule": "pingpong"}
 KERNELS = [
@@ -57,7 +59,7 @@ def test_library_and_rules_agree(toolkit, config):
     device = Device()
 
     @hypothesis.given(workloads(config.op), st.sampled_from([1, 2, 3, 12]))
-    @hypothesis.settings(max_examples=150, deadline=None)
+    @hypothesis.settings(max_examples=fewer(150), deadline=None)
     def agree(workload, split):
         split = split if config.scheduler == "splitk" else 1
         rules, launch = rules_of(workload), Launch(config, split)

@@ -18,6 +18,8 @@ from convoy.streams.link import Part, link
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.program import read
 
+from ..helpers.stock import machine
+
 TARGET = tvm.target.Target("llvm")
 SHAPE = (6, 8)
 Emit = Callable[..., relax.Expr]
@@ -66,7 +68,7 @@ def test_results(body: Callable[[Emit, relax.Expr], list[relax.Expr]]) -> None:
             output = builder.emit_output(result)
         builder.emit_func_output(output)
     given = np.random.default_rng(0).standard_normal(SHAPE).astype("float32")
-    reference = VirtualMachine(tvm.compile(builder.get(), TARGET), tvm.cpu())
+    reference = machine(builder.get())
     want = [y.numpy() for y in reference["main"](tvm.runtime.tensor(given))]
     lowered = Lowered.of(builder.get(), TARGET)
     program = read(lowered.calls, Device())

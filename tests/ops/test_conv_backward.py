@@ -16,6 +16,7 @@ from convoy.measure import reference
 from convoy.ops.conv_backward import conv2d_dgrad, conv2d_wgrad
 
 from ..helpers.errors import l2_error
+from ..helpers.stock import machine
 
 
 def module(workload, data_layout="NHWC", kernel_layout="OHWI"):
@@ -43,7 +44,7 @@ def module(workload, data_layout="NHWC", kernel_layout="OHWI"):
 
 
 def run(mod, *inputs):
-    vm = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+    vm = machine(mod)
     return vm["main"](*[tvm.runtime.tensor(np.ascontiguousarray(i)) for i in inputs]).numpy()
 
 

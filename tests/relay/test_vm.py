@@ -16,6 +16,7 @@ from convoy.ir.sealed_file import sealed
 from convoy.relay.op.contrib import cudnn, cutlass
 from convoy.relay.vm import archive
 
+from ..helpers import unoptimized
 from .reference import conv
 from .running import HEAD, run_stock
 
@@ -74,8 +75,9 @@ def test_unknown_sizes_and_branches_compile_for_either_target(kind: str) -> None
     assert not relay.vm.compile(relay.parse(BRANCHES), target=kind).is_graph
 
 
-def test_unknown_sizes_that_meet() -> None:
-    """They are equal, or one of them broadcasts."""
+def test_unknown_sizes_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are equal, or one of them broadcasts: where kernels find others, as they check."""
+    monkeypatch.setattr(unoptimized, "checks", True)
     text = f"""{HEAD}def @main(%x: Tensor[(?, 3, 4), float32], %y: Tensor[(?, 5, 4), float32]) {{
       nn.batch_matmul(%x, %y, transpose_b=True)
     }}"""

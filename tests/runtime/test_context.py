@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from support import ROOT, Fakes
+from support import Fakes
 
 from convoy import paths
 
@@ -352,7 +353,7 @@ def test_missing_cuda_is_named(tmp_path: Path) -> None:
         "except NoGpu as err: print(err)\n"
     )
     environment = {
-        "PYTHONPATH": str(ROOT / "python"),
+        "PYTHONPATH": os.environ["PYTHONPATH"],
         "CONVOY_RUNTIME_LIBRARY": str(paths.runtime_library()),
         "CONVOY_CUDART": str(empty),
         "PATH": "",

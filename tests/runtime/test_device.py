@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from support import ROOT, Fakes
+from support import Fakes
 
 
 def test_current_device(fakes: Fakes) -> None:
@@ -46,8 +46,7 @@ def test_status_names_everything(fakes: Fakes) -> None:
 def test_status_without_any_library(tmp_path) -> None:
     """Nothing is raised: that is what the doctor is for."""
     code = "import json; from convoy.runtime import status; print(json.dumps(status()))"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    env["CONVOY_RUNTIME_LIBRARY"] = str(tmp_path / "none.so")
+    env = {**os.environ, "CONVOY_RUNTIME_LIBRARY": str(tmp_path / "none.so")}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )
@@ -63,7 +62,7 @@ def test_library_that_does_not_load(tmp_path) -> None:
         "try: load_runtime()\n"
         "except LibraryMissing as err: print(err)\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CONVOY_RUNTIME_LIBRARY": str(broken)}
+    env = {**os.environ, "CONVOY_RUNTIME_LIBRARY": str(broken)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )

@@ -62,11 +62,19 @@ def stems(toolkit) -> dict[int, KernelLibrary]:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_compiles_without_spills(toolkit, tmp_path, kernel):
-    library = tmp_path / "kernel.so"
-    words = compile_to(kernel, library, toolkit, ["-Xptxas=-v"])
+    words = compile_to(kernel, tmp_path / "kernel.cubin", toolkit, ["-Xptxas=-v", "-cubin"])
     spills = re.findall(r"(\d+) bytes spill", words)
     assert spills and set(spills) == {"0"}, words
     assert "C75" not in words, words  # ptxas: wgmma serialized, or setmaxnreg ignored
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [GENERAL, StemDgradKernel(3), StemFpropKernel(3, 3, 3), SMALL_WGRAD],
+    ids=lambda kernel: kernel.name,
+)
+def test_exports_the_abi(toolkit, kernel):
+    library = compile_kernel(kernel, toolkit=toolkit).path
     names = subprocess.run(
         ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
     ).stdout

@@ -137,7 +137,7 @@ print(json.dumps([outcome.measured, outcome.reused]))
 
 def start(folder: Path, search: str) -> subprocess.Popen[str]:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'python'}{os.pathsep}{root}"}
+    environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{root}"}
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(folder), search],
         env=environment,

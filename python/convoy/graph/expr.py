@@ -119,14 +119,16 @@ def _fill(target: np.ndarray, source: np.ndarray) -> None:
         np.copyto(target, source, casting="unsafe")
         return
 
+    height = max(_TILE[0], _TILE[0] * _TILE[1] // max(1, target.shape[1]))  # more of narrow ones
+
     def fill(first: int) -> None:
-        rows = slice(first, first + _TILE[0])
+        rows = slice(first, first + height)
         step = _TILE[1] if target.ndim == 2 else target.shape[1]
         for column in range(0, target.shape[1], step):
             part = rows, slice(column, column + step)
             np.copyto(target[part], source[part], casting="unsafe")
 
-    in_threads(fill, range(0, target.shape[0], _TILE[0]))
+    in_threads(fill, range(0, target.shape[0], height))
 
 
 def _view(tensor: tvm.runtime.Tensor) -> np.ndarray | None:
