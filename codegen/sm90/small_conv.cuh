@@ -2,10 +2,10 @@
 // chain of kernels (convoy/programmatic_abi.h).
 //
 // A cluster computes a tile of output pixels x channels. Its blocks share the reduction: each adds up
-// its own part of the steps (a tap of the filter, 128 bytes of channels) with wgmma and sends the fp32 sums of a
-// row to the block that owns the row, through distributed shared memory. That one adds them up in a
-// fixed order, applies the epilogue and writes the row. Before a block waits for the kernels before
-// this one, constant weights of its first steps are on their way.
+// its own part of the steps (a tap of the filter, 128 bytes of channels) with wgmma and sends the
+// fp32 sums of a row to the block that owns the row, through distributed shared memory. That one adds
+// them up in a fixed order, applies the epilogue and writes the row. Before a block waits for the
+// kernels before this one, constant weights of its first steps are on their way.
 #pragma once
 
 #include "cluster.cuh"
@@ -31,7 +31,7 @@ struct SmallConvParams {
   int constant_weights;
 };
 
-// The activation of a launch, none of which stands before a residual.
+// The activation that the launch chooses, behind the residual.
 struct ChosenActivation {
   static constexpr bool kResidualLast = false;
   static __device__ void apply(float (&x)[4], const SmallConvParams& params) {

@@ -77,11 +77,7 @@ class SmallConvKernel(Sm90Library):
 
     @property
     def header(self) -> str:
-        return f"{self.folder}/{self._header}"
-
-    @property
-    def _header(self) -> str:
-        return f"{self.family}{'_activated' * bool(self.activation)}_library.cuh"
+        return f"{self.folder}/{self.family}{'_activated' * bool(self.activation)}_library.cuh"
 
     @property
     def source(self) -> str:
@@ -92,7 +88,7 @@ class SmallConvKernel(Sm90Library):
             arguments += f", convoy::sm90::FixedActivation<{literal}>"
         return (
             f"// {self.name}\n"
-            f'#include "{self._header}"\n\n'
+            f'#include "{self.header.removeprefix(self.folder + "/")}"\n\n'
             f"using Kernel = convoy::sm90::SmallConv<{arguments}>;\n\n"
             "CONVOY_EXPORT_SMALL_CONV(Kernel)\n"
         )
@@ -147,7 +143,7 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
     chosen = choices(swizzle)
     if kernel != kernel_of(w) or w.op not in ("fprop", "matmul"):
-        return f"{kernel.name} is of another operation or dtype"
+        return f"{kernel.name} is of another operation, dtype or epilogue"
     if chosen is None or chosen[2] != _chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
     if not _fits(TILES[chosen[0]], w):
