@@ -1,4 +1,4 @@
-// A CUDA graph made by stream capture, ready to be launched.
+// A CUDA graph, ready to be launched.
 #pragma once
 
 #include <functional>
@@ -26,6 +26,8 @@ class RelaxedCapture {
 
 class CapturedGraph {
  public:
+  // Takes over a graph that the caller puts together and instantiates.
+  explicit CapturedGraph(cuda::Graph graph) : graph_(graph) {}
   // Captures what `enqueue` puts on `stream`, side streams that it forks and joins included. Throws
   // what `enqueue` throws; the stream has left capture mode then.
   CapturedGraph(cuda::Stream stream, cuda::CaptureMode mode, const std::function<void()>& enqueue);
@@ -33,8 +35,10 @@ class CapturedGraph {
   CapturedGraph(const CapturedGraph&) = delete;
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
+  void Instantiate() { CONVOY_CUDA(cudaGraphInstantiate, &exec_, graph_, 0); }
   void Launch(cuda::Stream stream) const { CONVOY_CUDA(cudaGraphLaunch, exec_, stream); }
   cuda::Graph graph() const { return graph_; }
+  cuda::GraphExec exec() const { return exec_; }
 
  private:
   cuda::Graph graph_ = nullptr;

@@ -100,8 +100,17 @@ struct DeviceProperties {
   X(cudaStreamWaitEvent, (::convoy::cuda::Stream, ::convoy::cuda::Event, unsigned))                \
   X(cudaGraphInstantiate, (::convoy::cuda::GraphExec*, ::convoy::cuda::Graph, unsigned long long)) \
   X(cudaGraphLaunch, (::convoy::cuda::GraphExec, ::convoy::cuda::Stream))                          \
+  X(cudaGraphCreate, (::convoy::cuda::Graph*, unsigned))                                           \
   X(cudaGraphAddEmptyNode,                                                                         \
     (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph, const ::convoy::cuda::GraphNode*, size_t)) \
+  X(cudaGraphAddChildGraphNode, (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph,                \
+                                 const ::convoy::cuda::GraphNode*, size_t, ::convoy::cuda::Graph)) \
+  X(cudaGraphAddMemcpyNode1D,                                                                      \
+    (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph, const ::convoy::cuda::GraphNode*, size_t,  \
+     void*, const void*, size_t, ::convoy::cuda::MemcpyKind))                                      \
+  X(cudaGraphExecMemcpyNodeSetParams1D, (::convoy::cuda::GraphExec, ::convoy::cuda::GraphNode,     \
+                                         void*, const void*, size_t, ::convoy::cuda::MemcpyKind))  \
+  X(cudaGraphNodeSetEnabled, (::convoy::cuda::GraphExec, ::convoy::cuda::GraphNode, unsigned))     \
   X(cudaGraphDestroy, (::convoy::cuda::Graph))                                                     \
   X(cudaGraphExecDestroy, (::convoy::cuda::GraphExec))                                             \
   X(cudaUserObjectCreate,                                                                          \

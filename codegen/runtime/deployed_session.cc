@@ -10,6 +10,7 @@
 
 #include "captured_graph.h"
 #include "library.h"
+#include "tensors.h"
 
 namespace convoy {
 namespace {
@@ -54,20 +55,6 @@ ffi::Tensor MakeTensor(Memory memory, const TensorSpec& spec, DLDevice device) {
 }
 
 ffi::Function Global(const char* name) { return ffi::Function::GetGlobalRequired(name); }
-
-void Flatten(const ffi::Any& value, std::vector<ffi::Tensor>* found) {
-  if (auto array = value.as<ffi::Array<ffi::Any>>()) {
-    for (const ffi::Any& item : *array) Flatten(item, found);
-  } else {
-    found->push_back(value.cast<ffi::Tensor>());
-  }
-}
-
-std::vector<ffi::Tensor> Flattened(const ffi::Any& value) {
-  std::vector<ffi::Tensor> found;
-  Flatten(value, &found);
-  return found;
-}
 
 void CheckDevice(const DeployedModule& module, int device) {
   if (module.target != "cuda") {
@@ -239,10 +226,7 @@ const ffi::Tensor& DeployedSession::Output(int index) const {
   return outputs_.at(index);
 }
 
-void* DeployedSession::OutputData(int index) const {
-  const ffi::Tensor& output = Output(index);
-  return static_cast<char*>(output.data_ptr()) + output.byte_offset();
-}
+void* DeployedSession::OutputData(int index) const { return Address(Output(index)); }
 
 void DeployedSession::GetOutput(int index, void* data, size_t bytes, void* stream) {
   CheckStream(stream);

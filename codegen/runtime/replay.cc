@@ -1,10 +1,14 @@
 // FFI functions convoy.graph.*: a function captured into a CUDA graph, to be replayed or looked at.
 //
-//   convoy.graph.capture(function, arguments, device) -> [launch, result]
+//   convoy.graph.capture(function, arguments, device) -> [launch, result, exchange]
 //     launch() enqueues the graph on the current stream and returns true. While that stream is
 //     being captured it does nothing and returns false: calls are to be captured one by one. The
 //     result is that of the captured call: every replay writes the same memory, which lives as long
 //     as launch.
+//     exchange(stream, source, bytes, ..., target, bytes, ...) does as launch() on a stream, after
+//     copies of the caller's memory into the arguments, which are tensors, and before copies of the
+//     result's tensors to the caller. Addresses and streams are integers; what is a tensor's own
+//     address is not copied.
 //   convoy.graph.capturing(device) -> whether the current stream is being captured
 //   convoy.graph.kernels(function, arguments, device) -> JSON text: for each kernel that one call
 //     launches its blocks, threads, shared_bytes, registers and how many blocks fit on an
@@ -20,6 +24,7 @@
 #include "captured_graph.h"
 #include "context.h"
 #include "driver_abi.h"
+#include "exchange.h"
 #include "json_fields.h"
 
 namespace convoy {
@@ -59,6 +64,7 @@ class CapturedCall {
     {
       RelaxedCapture relaxed;
       SynchronizeDevice();
+      exchange_.reset();
       graph_.reset();
     }
     if (previous != device_) api.cudaSetDevice(previous);
@@ -74,6 +80,29 @@ class CapturedCall {
     graph_->Launch(stream);
     return true;
   }
+
+  bool LaunchExchange(ffi::PackedArgs arguments) {
+    DeviceGuard guard(device_);
+    if (!exchange_) {
+      std::vector<ffi::Tensor> inputs;
+      for (const ffi::Any& one : arguments_) inputs.push_back(one.cast<ffi::Tensor>());
+      exchange_ = std::make_unique<Exchange>(graph_->graph(), inputs, Flattened(result_));
+    }
+    if (arguments.size() != 1 + 2 * static_cast<int>(exchange_->size())) {
+      TVM_FFI_THROW(ValueError) << "got " << arguments.size()
+                                << " arguments, expected a stream and " << exchange_->size()
+                                << " addresses with sizes";
+    }
+    auto* stream = reinterpret_cast<cuda::Stream>(arguments[0].cast<int64_t>());
+    if (QueryStream(stream).capturing()) return false;
+    for (size_t i = 0; i < exchange_->size(); ++i) {
+      auto* memory = reinterpret_cast<char*>(arguments[1 + 2 * i].cast<int64_t>());
+      exchange_->SetMemory(i, memory, arguments[2 + 2 * i].cast<int64_t>());
+    }
+    exchange_->Launch(stream);
+    return true;
+  }
+
   const ffi::Any& result() const { return result_; }
   cuda::Graph graph() const { return graph_->graph(); }
 
@@ -82,11 +111,16 @@ class CapturedCall {
   ffi::Array<ffi::Any> arguments_;
   ffi::Any result_;
   std::unique_ptr<CapturedGraph> graph_;
+  std::unique_ptr<Exchange> exchange_;  // from its first launch
 };
 
 ffi::Array<ffi::Any> Capture(ffi::Function function, ffi::Array<ffi::Any> arguments, int device) {
   auto call = std::make_shared<CapturedCall>(function, std::move(arguments), device);
-  return {ffi::Function::FromTyped([call]() { return call->Launch(); }), call->result()};
+  auto exchange = [call](ffi::PackedArgs arguments, ffi::Any* launched) {
+    *launched = call->LaunchExchange(arguments);
+  };
+  return {ffi::Function::FromTyped([call]() { return call->Launch(); }), call->result(),
+          ffi::Function::FromPacked(exchange)};
 }
 
 bool Capturing(int device) {

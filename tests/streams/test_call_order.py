@@ -268,9 +268,9 @@ def work():
     barrier.wait()
     try:
         for _ in range(60):
-            launch, made = function("graph.capture")(main, [x], 0)
+            launch, made, exchange = function("graph.capture")(main, [x], 0)
             launch()
-            del launch, made
+            del launch, made, exchange
     except Exception as error:
         errors.append(str(error)[:300])
 threads = [threading.Thread(target=work) for _ in range(3)]
@@ -285,38 +285,54 @@ result([errors, log()])
     assert sum("device_synchronize" in line for line in lines) >= 180
 
 
-def test_a_graph_is_launched_between_copies(fakes) -> None:
-    done, first, second, short, lines = fakes.run_tvm(
-        NETWORK
-        + """
+EXCHANGE = """
 from convoy.runtime.library import function
 executable, schedule = build()
 vm = VirtualMachine(executable, tvm.cuda(0)); x = tensor(); main = vm["main"]; main(x)
-launch, made = function("graph.capture")(main, [x], 0)
-run = function("graph.exchange")(launch, [x], [made], 0)
+_, made, run = function("graph.capture")(main, [x], 0)
 streams = FakeStreams(cuda); other = streams.create()
-given, taken = tensor(), tensor()
+given, taken, third = tensor(), tensor(), tensor()
+expected = given.numpy().tobytes(); size, whole = len(expected), made.numpy().nbytes
 address = lambda t: t.data_ptr()
-kinds = lambda: [one for one in (line.split()[0] for line in calls())
-                 if one in ("memcpy_async", "graph_launch")]
-kinds()
-done = [run(other, address(given), 24, address(taken), 16)]
-first = kinds()
-done.append(run(other, address(x), 24, address(taken), 0))
-second = kinds()
+told = ("memcpy_set", "memcpy_node", "memcpy_async", "graph_launch", "child_graph")
+kinds = lambda: [one for one in (line.split()[0] for line in calls()) if one in told]
+kinds(); done = []; steps = []
+for source, target, bytes in ((given, taken, whole), (given, taken, whole), (given, third, whole),
+                              (x, taken, 0), (given, third, 16)):
+    done.append(run(other, address(source), size, address(target), bytes))
+    steps.append(kinds())
+bits = lambda t: t.numpy().tobytes()  # of memory that nobody has set
+equal = [bits(one)[:whole] == bits(made) for one in (taken, third)] + [bits(x) == expected]
 try:
     run(other, address(given), 24)
     short = ""
 except ValueError as error:
     short = str(error)
-streams.begin(other)
+streams.begin(other); kinds()
 done.append(run(other, address(x), 24, address(taken), 16))
-result([done, first, second, short, kinds()])
+result([done, steps, short, equal, kinds()])
 """
-    )
-    assert done == [True, True, False] and "expected a stream and 2 addresses" in short
-    assert first == ["memcpy_async", "graph_launch", "memcpy_async"]
-    assert second == ["graph_launch"] and not lines
+
+
+def test_a_graph_is_launched_between_copies(fakes) -> None:
+    """All of it is one graph, in which only addresses that changed are set."""
+    done, steps, short, equal, lines = fakes.run_tvm(NETWORK + EXCHANGE)
+    launch, copy = ["graph_launch"], ["memcpy_node"]
+    between = [*launch, *copy, "child_graph", *copy]
+    assert done == [True] * 5 + [False] and "expected a stream and 2 addresses" in short
+    assert steps[0] == ["memcpy_set", "memcpy_set", *between]
+    assert steps[1] == between
+    assert steps[2] == ["memcpy_set", *between]
+    assert steps[3] == [*launch, "child_graph"]
+    assert steps[4] == ["memcpy_set", "memcpy_set", *between]
+    assert equal == [True] * 3 and not lines
+
+
+def test_copies_that_a_graph_refuses_are_put_on_the_stream(fakes) -> None:
+    done, steps, _, equal, lines = fakes.run_tvm(NETWORK + EXCHANGE, FAKE_CUDA_FIXED_COPIES="1")
+    called = ["graph_launch", "child_graph"]
+    assert done == [True] * 5 + [False] and equal == [True] * 3 and not lines
+    assert steps[:4] == [["memcpy_async", *called, "memcpy_async"]] * 3 + [called]
 
 
 def test_threads_have_streams_of_their_own(fakes) -> None:

@@ -86,7 +86,7 @@ def _ends(
     for wanted, op in enumerate(schedule.ops):
         if progress is not None:
             progress(op.name, wanted + 1, len(schedule.ops))
-        launch, _ = function("graph.capture")(tvm_ffi.convert(marked), inputs, device)
+        launch, *_ = function("graph.capture")(tvm_ffi.convert(marked), inputs, device)
         samples = []
         for _ in range(_WARM_UP + _REPLAYS):
             launch()

@@ -212,13 +212,11 @@ class Session:
         key = tuple(tensor.data_ptr() for tensor in self._inputs)
         if key not in self._graphs:
             index = self.device.index
-            launch, result = function("graph.capture")(self._main, self._inputs, index)
-            outputs = _flatten(result)
-            exchange = function("graph.exchange")(launch, self._inputs, outputs, index)
+            launch, result, exchange = function("graph.capture")(self._main, self._inputs, index)
             while len(self._graphs) >= self.GRAPHS:
                 self._graphs.popitem(last=False)
             # The graph owns the input tensors, so their addresses are not reused.
-            self._graphs[key] = Replay(launch, exchange, outputs)
+            self._graphs[key] = Replay(launch, exchange, _flatten(result))
         self._graphs.move_to_end(key)
         return self._graphs[key]
 

@@ -25,6 +25,13 @@ struct UserObject {
   void (*release)(void*);
 };
 
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+  bool enabled = true;
+};
+
 struct Graph {
   std::vector<std::function<void()>> nodes;
   std::vector<std::shared_ptr<UserObject>> kept;
@@ -367,6 +374,45 @@ API int cudaGraphLaunch(void* exec, void*) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   Record("graph_launch");
   for (auto& node : (*static_cast<std::shared_ptr<Graph>*>(exec))->nodes) node();
+  return kSuccess;
+}
+API int cudaGraphCreate(void** graph, unsigned) {
+  *graph = new std::shared_ptr<Graph>(std::make_shared<Graph>());
+  return kSuccess;
+}
+API int cudaGraphAddChildGraphNode(void**, void* graph, void* const*, size_t, void* child) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  auto called = *static_cast<std::shared_ptr<Graph>*>(child);
+  (*static_cast<std::shared_ptr<Graph>*>(graph))->nodes.push_back([called] {
+    Record("child_graph");
+    for (auto& node : called->nodes) node();
+  });
+  return kSuccess;
+}
+API int cudaGraphAddMemcpyNode1D(void** node, void* graph, void* const*, size_t, void* to,
+                                 const void* from, size_t bytes, int) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  auto* copy = new Copy{to, from, bytes};  // the graphs of a test are few
+  (*static_cast<std::shared_ptr<Graph>*>(graph))->nodes.push_back([copy] {
+    if (!copy->enabled) return;
+    Record("memcpy_node");
+    std::memmove(copy->to, copy->from, copy->bytes);
+  });
+  *node = copy;
+  return kSuccess;
+}
+API int cudaGraphExecMemcpyNodeSetParams1D(void*, void* node, void* to, const void* from,
+                                           size_t bytes, int) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  auto* copy = static_cast<Copy*>(node);
+  if (std::getenv("FAKE_CUDA_FIXED_COPIES")) return kInvalidValue;
+  Record("memcpy_set");
+  *copy = {to, from, bytes, copy->enabled};
+  return kSuccess;
+}
+API int cudaGraphNodeSetEnabled(void*, void* node, unsigned enabled) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  static_cast<Copy*>(node)->enabled = enabled != 0;
   return kSuccess;
 }
 API int cudaGraphDestroy(void* graph) {
