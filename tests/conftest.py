@@ -30,8 +30,6 @@ _FEWER_EXAMPLES = (
     *("attention", "depthwise", "emulation", "kernels", "lower", "normalize", "ops", "partition"),
     *("placement", "pytorch", "sm90", "streams", "tir"),
 )
-#: Before the path of modules of processes that do without PyTorch, which tvm_ffi imports.
-_WITHOUT_TORCH = _TESTS / "helpers" / "without_torch"
 #: Folders whose tests may start processes that use PyTorch.
 _WITH_TORCH = ("docs", "examples", "gpu", "pytorch", "scripts")
 
@@ -97,9 +95,9 @@ def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 def _torch_in_processes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes that tests start find PyTorch, where these may need it."""
     if _folder(request.path) in _WITH_TORCH:
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        paths = [path for path in paths if path != str(_WITHOUT_TORCH)]
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        from .helpers.torch_processes import path_with_torch
+
+        monkeypatch.setenv("PYTHONPATH", path_with_torch())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -107,6 +105,8 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Tests leave the user's files alone; CONVOY_TEST_CACHE_DIR keeps a cache between runs. The
     processes of one run share compiled kernels, so that each is compiled once. Processes that tests
     start import the checkout, and no PyTorch."""
+    from .helpers.torch_processes import WITHOUT_TORCH
+
     kept = os.environ.get("CONVOY_TEST_CACHE_DIR")
     folder = Path(kept) if kept else tmp_path_factory.mktemp("convoy_cache")
     if not kept and "PYTEST_XDIST_WORKER" in os.environ:
@@ -116,7 +116,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONVOY_CACHE_DIR", str(folder))
         patch.setenv("CONVOY_MODULE_CACHE_BYTES", "0")  # no test gets the module of another one
-        paths = (_WITHOUT_TORCH, _SOURCES, os.environ.get("PYTHONPATH", ""))
+        paths = (WITHOUT_TORCH, _SOURCES, os.environ.get("PYTHONPATH", ""))
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, map(str, paths))))
         patch.setenv("CONVOY_DATA_DIR", str(tmp_path_factory.mktemp("convoy_data")))
         yield folder

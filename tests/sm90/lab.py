@@ -12,6 +12,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -105,11 +106,14 @@ def run_side_by_side(jobs: Sequence[Job], workers: int = 4) -> list[tuple[Job, R
 
 class _Worker:
     def __init__(self) -> None:
+        from ..helpers.torch_processes import path_with_torch  # a worker is no part of the package
+
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": path_with_torch()},
         )
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -67,17 +67,19 @@ class GraphExecutorFactoryModule:
         return Executor(self.module.session(devices[0] if devices else None))
 
     def get_source(self, fmt: str = "") -> str:
-        """Return the code of the kernels that TVM compiled for the CPU, for a reader.
+        """Return the host's code, for a reader.
 
         Args:
-            fmt: "asm" for assembler text; anything else is LLVM's.
+            fmt: "asm" for assembler text; anything else is LLVM's. Of a module for a GPU the host's
+                part is a table of launches, in JSON.
 
         Returns:
             The text; a comment in its place for a module of the cache of builds, which is linked.
         """
-        for module in self._modules():
-            if module.kind == "llvm":
-                return str(module.inspect_source("asm" if fmt == "asm" else "ll"))
+        form = "asm" if fmt == "asm" else "ll"
+        code = [one for one in self._modules() if one.kind in ("llvm", "convoy.launches")]
+        if code:
+            return "\n".join(str(module.inspect_source(form)) for module in code)
         return "; linked by an earlier build: build with cache=False to see its code\n"
 
     @property

@@ -1,13 +1,15 @@
-"""Generate code of scheduled functions in threads: the host's by LLVM, kernels by NVRTC.
+"""Generate code of scheduled functions in threads: kernels by NVRTC, functions of a CPU by LLVM.
 
 TVM lowers and compiles a module as a whole, on one core. Here functions are lowered one by one, and
-kernels are dealt out to programs of a few each, which become imports of the host's module.
+kernels, or functions of a CPU, are dealt out to programs, which become imports of one module.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import tvm
 import tvm_ffi
@@ -16,6 +18,7 @@ from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from ..progress import step
 from ..threads import in_threads, workers
+from . import launches
 
 #: Kernels of a program, at least (where cores are free) and at most. Reading its headers takes
 #: about as long as compiling two of them.
@@ -24,8 +27,15 @@ FEWEST, MOST = 2, 8
 _LAUNCHED = "tirx.kernel_launch_params"
 #: TVM appends this to the name of a function for its kernels, and a number where that is taken.
 _KERNEL = "_kernel"
-#: The host's functions, and kernels by their target.
-_Lowered = tuple[tvm.IRModule, dict[tvm.target.Target, tvm.IRModule]]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Lowered functions: kernels, and what the host does, as launches or as code."""
+
+    kernels: tvm.IRModule
+    tables: dict[str, launches.Table]
+    host: tvm.IRModule
 
 
 def build(
@@ -38,24 +48,31 @@ def build(
     bound = tirx.transform.BindTarget(target.with_host(host))(functions)
     context = tvm.transform.PassContext.current()  # of this thread
 
-    def lowered(part: tvm.IRModule) -> _Lowered:
+    def lowered(part: tvm.IRModule) -> Lowered:
         with target, context:
-            return _lowered(part, pipeline)
+            return _lowered(part, target, pipeline)
 
     def compiled(job: tuple[tvm.IRModule, tvm.target.Target]) -> tvm.runtime.Module:
         with target, context:
             return _compiled(*job)
 
     parts = in_threads(lowered, portions(bound), functools.partial(step, "lower"))
-    jobs = [(_joined([of_host for of_host, _ in parts]), host)]
-    of_device = [item for _, found in parts for item in found.items()]
-    for name, own in {str(own): own for own, _ in of_device}.items():  # equal ones differ in hash
-        kernels = _joined([mod for at, mod in of_device if str(at) == name])
-        jobs += [(program, own) for program in programs(kernels)]
-    library, *imports = in_threads(compiled, jobs, functools.partial(step, "LLVM, NVRTC"))
-    for program in imports:
-        library.import_module(program)
-    return library
+    kernels = programs(_joined([part.kernels for part in parts]))
+    tables = {name: table for part in parts for name, table in part.tables.items()}
+    coded = [part.host for part in parts if part.host.functions or not tables]
+    # The host's code finds kernels in what its own module imports.
+    count = 1 if kernels else workers()
+    code = [_joined(coded[i::count]) for i in range(min(count, len(coded)))]
+    jobs = [(mod, host) for mod in code] + [(mod, target) for mod in kernels]
+    modules = in_threads(compiled, jobs, functools.partial(step, "compile"))
+    libraries = [launches.module_of(tables)] if tables else []
+    if code:
+        libraries.append(modules.pop(0))
+    for outer, inner in itertools.pairwise(libraries):
+        outer.import_module(inner)
+    for one in modules:
+        libraries[-1].import_module(one)
+    return libraries[0]
 
 
 def portions(functions: tvm.IRModule) -> list[tvm.IRModule]:
@@ -77,24 +94,29 @@ def programs(kernels: tvm.IRModule) -> list[tvm.IRModule]:
     functions = kernels.functions_items()
     launched = [item for item in functions if _LAUNCHED in item[1].attrs]
     called = [item for item in functions if _LAUNCHED not in item[1].attrs]
-    count = max(1, -(-len(launched) // MOST), min(workers(), len(launched) // FEWEST))
+    count = max(-(-len(launched) // MOST), min(workers(), len(launched) // FEWEST))
     return [
         tvm.IRModule(dict(called + launched[i::count]), attrs=kernels.attrs) for i in range(count)
     ]
 
 
-def _lowered(functions: tvm.IRModule, pipeline: str) -> _Lowered:
-    """Lower functions to those of the host and to kernels."""
+def _lowered(functions: tvm.IRModule, target: tvm.target.Target, pipeline: str) -> Lowered:
     lower, finish_host, finish_device = tirx.get_tir_pipeline(pipeline)
-    on_host, on_device = split_host_device_mods(lower(functions))
+    tables: dict[str, launches.Table] = {}
+    host, kernels = tvm.IRModule(), tvm.IRModule()
+    if target.kind.name != "llvm":
+        tables, kernels = launches.split(functions, lower)
+    if not tables:
+        host, on_device = split_host_device_mods(lower(functions))
+        host, kernels = finish_host()(host), _joined([*on_device.values()])
     finish = tvm.transform.Sequential([finish_device(), tirx.transform.SkipAssert()])
-    return finish_host()(on_host), {own: finish(mod) for own, mod in on_device.items()}
+    return Lowered(finish(kernels), tables, host)
 
 
 def _joined(mods: Sequence[tvm.IRModule]) -> tvm.IRModule:
     """All functions of modules, whose names differ."""
     functions = {var: func for mod in mods for var, func in mod.functions_items()}
-    return tvm.IRModule(functions, attrs=mods[0].attrs)
+    return tvm.IRModule(functions, attrs=mods[0].attrs if mods else None)
 
 
 def _compiled(program: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
