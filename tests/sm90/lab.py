@@ -104,16 +104,20 @@ def run_side_by_side(jobs: Sequence[Job], workers: int = 4) -> list[tuple[Job, R
         return [found for part in pool.map(lambda part: list(run(part)), parts) for found in part]
 
 
+def _path_with_torch() -> str:
+    """``PYTHONPATH`` without the folder by which processes of tests do without PyTorch."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(path for path in paths if not path.endswith("without_torch"))
+
+
 class _Worker:
     def __init__(self) -> None:
-        from ..helpers.torch_processes import path_with_torch  # a worker is no part of the package
-
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path_with_torch()},
+            env={**os.environ, "PYTHONPATH": _path_with_torch()},
         )
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
