@@ -82,43 +82,48 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
     if name in _MADE:
         made = _MADE[name](call) if int(np.prod(shape_of(call))) <= _MOST_MADE else None
         return None if made is None else make_const(made, dtype_of(call))
-    if not call.args or not is_const(call.args[0]):
+    if name not in _ELEMENTWISE and name not in _MOVED and name not in _INDEXED:
         return None
-    if int(np.prod(shape_of(call))) * 8 > MOST_BYTES:
+    args = call.args[:]
+    if not args or not is_const(args[0]) or int(np.prod(shape_of(call))) * 8 > MOST_BYTES:
         return None
-    tensors = [a for a in call.args if isinstance(a.ty, relax.TensorType)]
+    tensors = [a for a in args if isinstance(a.ty, relax.TensorType)]
     if not all(is_const(a) for a in tensors):
         return None
     if name in _ELEMENTWISE:
-        if len(tensors) != len(call.args):
+        if len(tensors) != len(args):
             return None
         if name == "relax.divide" and np.dtype(numpy_dtype(dtype_of(call))).kind in "iu":
             return None  # integer division rounds differently
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
     else:
-        moved = _fold_shape_op(name, call)
+        moved = _INDEXED[name](call) if name in _INDEXED else _MOVED[name](call, as_numpy(args[0]))
         if moved is None:
             return None
         value = moved
     return make_const(value, dtype_of(call))
 
 
-def _fold_shape_op(name: str, call: relax.Call) -> np.ndarray | None:
-    if name in _INDEXED:
-        return _INDEXED[name](call)
-    value = as_numpy(call.args[0])
-    if name == "relax.permute_dims":
-        return value.transpose(permutation_of(call))
-    if name in ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten"):
-        return value.reshape(shape_of(call))
-    if name == "relax.broadcast_to":
-        repeated = np.broadcast_to(value, shape_of(call))
-        return repeated if repeated.size <= max(value.size, _MOST_MADE) else None
-    if name == "relax.astype":
-        return value  # the constant is made in the call's dtype
-    if name == "relax.flip":
-        return np.flip(value, ints(call.attrs.axis))
-    return None
+def _reshaped(call: relax.Call, value: np.ndarray) -> np.ndarray:
+    return value.reshape(shape_of(call))
+
+
+def _broadcast(call: relax.Call, value: np.ndarray) -> np.ndarray | None:
+    repeated = np.broadcast_to(value, shape_of(call))
+    return repeated if repeated.size <= max(value.size, _MOST_MADE) else None
+
+
+#: Operators that move the elements of one tensor.
+_MOVED: dict[str, Callable[[relax.Call, np.ndarray], np.ndarray | None]] = {
+    "relax.permute_dims": lambda call, value: value.transpose(permutation_of(call)),
+    "relax.reshape": _reshaped,
+    "relax.expand_dims": _reshaped,
+    "relax.squeeze": _reshaped,
+    "relax.flatten": _reshaped,
+    "relax.broadcast_to": _broadcast,
+    "relax.astype": lambda _, value: value,  # the constant is made in the call's dtype
+    "relax.flip": lambda call, value: np.flip(value, ints(call.attrs.axis)),
+}
 
 
 def _full(call: relax.Call) -> np.ndarray | None:

@@ -167,12 +167,12 @@ class Rewriter:
             return mod
         self.uses = _uses(bindings, func)
         self.values = {binding.var: binding.value for binding in bindings}
-        for param in func.params:
-            self.renamed[param] = param
+        params = func.params[:]
+        self.renamed |= {param: param for param in params}
         if self._changes_nothing(mod, bindings):
             return mod
         builder = self.builder
-        with builder.function("main", list(func.params), attrs=dict(func.attrs or {})):
+        with builder.function("main", params, attrs=dict(func.attrs or {})):
             with builder.dataflow():
                 self.start(func)
                 for binding in bindings:
