@@ -122,14 +122,7 @@ def _joined(mods: Sequence[tvm.IRModule]) -> tvm.IRModule:
 def _compiled(program: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Module:
     """The program as a module. LLVM's part and NVRTC's do not hold the GIL, TVM's of CUDA does."""
     if target.kind.name == "llvm":
-        module = codegen_build(program, target)
-        # LLVM generates machine code when it is asked for a function; now, in this thread.
-        next((module[name] for name in _names(program) if module.implements_function(name)), None)
-        return module
+        return codegen_build(program, target)
     compiler = tvm.get_global_func(f"target.build.{target.kind.name}")
     compiler.release_gil = False
     return compiler(program, target)
-
-
-def _names(functions: tvm.IRModule) -> list[str]:
-    return [var.name_hint for var in functions.get_global_vars()]

@@ -9,16 +9,14 @@ captured graph, so that replacing one takes effect at the next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import tvm
 from tvm import relax
-from tvm.relax import vm_build
 
 from ..graph.rename import rename_kernels, rename_main
 from ..graph.state import update_in_place
 from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
-from . import codegen
 from .compile import compiled
 from .cuda_graph import StageForCapture
 from .in_place import CopyParts
@@ -83,39 +81,12 @@ def _verified(
 ) -> relax.VMExecutable:
     """Compile; where LLVM's vectorizer breaks a small matmul or pooling, at a milder level."""
     try:
-        return _executable(lowered, target)
+        return tvm.compile(lowered, target, relax_pipeline=None)
     except tvm.error.InternalError as err:
         if not milder or "LLVM module verification failed" not in str(err):
             raise
     target = tvm.target.Target({**target.export(), "opt-level": milder[0]})
     return _verified(lowered, target, milder[1:])
-
-
-def _executable(lowered: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
-    """Generate code: by TVM, or for a CPU by LLVM in threads. Functions check their arguments."""
-    if target.kind.name != "llvm":
-        return tvm.compile(lowered, target, relax_pipeline=None)
-    builder = relax.ExecBuilder()
-    functions = vm_build._filter_tir(vm_build._vmcodegen(builder, lowered))
-    libraries = [*((lowered.attrs or {}).get("external_mods", []))]
-    if functions is not None:
-        libraries.append(codegen.build(functions, target, "default"))
-    return executable_of(builder, target, libraries)
-
-
-def executable_of(
-    builder: relax.ExecBuilder,
-    target: tvm.target.Target,
-    libraries: Iterable[tvm.runtime.Module],
-) -> relax.VMExecutable:
-    """Make an executable of the functions of a builder and the modules that they call."""
-    # TVM would put a C source between the executable and its libraries, which has to be linked by
-    # the system's compiler before the executable runs.
-    executable = vm_build._vmlink(builder, target)
-    executable.mod.clear_imports()
-    for library in libraries:
-        executable.mod.import_module(library)
-    return executable
 
 
 def lower_modules(

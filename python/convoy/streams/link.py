@@ -11,7 +11,6 @@ from tvm.relax import vm_build
 
 from ..graph.rename import rename_main
 from ..ir.schedule import Schedule
-from ..lower.executable import executable_of
 from ..lower.lowered import Lowered
 from ..lower.passes import finish_passes
 from .emit import emit
@@ -44,4 +43,10 @@ def link(parts: Sequence[Part], extra: Sequence[tvm.runtime.Module] = ()) -> rel
             mod = tvm.transform.Sequential(finish_passes())(mod)
         vm_build._vmcodegen(builder, mod)
         libraries += [m for m in part.lowered.libraries if all(m is not k for k in libraries)]
-    return executable_of(builder, target, [*libraries, *extra])
+    # TVM would put a C source between the executable and its libraries, which has to be linked by
+    # the system's compiler before the executable runs.
+    executable = vm_build._vmlink(builder, target)
+    executable.mod.clear_imports()
+    for library in [*libraries, *extra]:
+        executable.mod.import_module(library)
+    return executable
