@@ -1,7 +1,7 @@
 """Generate code of scheduled functions in threads: kernels by NVRTC, functions of a CPU by LLVM.
 
 TVM lowers and compiles a module as a whole, on one core. Here functions are lowered one by one, and
-kernels, or functions of a CPU, are dealt out to programs, which become imports of one module.
+kernels are dealt out to programs of a few each, which become imports of one module.
 """
 
 from __future__ import annotations
@@ -60,13 +60,12 @@ def build(
     kernels = programs(_joined([part.kernels for part in parts]))
     tables = {name: table for part in parts for name, table in part.tables.items()}
     coded = [part.host for part in parts if part.host.functions or not tables]
-    # The host's code finds kernels in what its own module imports.
-    count = 1 if kernels else workers()
-    code = [_joined(coded[i::count]) for i in range(min(count, len(coded)))]
-    jobs = [(mod, host) for mod in code] + [(mod, target) for mod in kernels]
+    # One module, however large: an exported file cannot hold two of LLVM's.
+    jobs = [(_joined(coded), host)] if coded else []
+    jobs += [(mod, target) for mod in kernels]
     modules = in_threads(compiled, jobs, functools.partial(step, "compile"))
     libraries = [launches.module_of(tables)] if tables else []
-    if code:
+    if coded:
         libraries.append(modules.pop(0))
     for outer, inner in itertools.pairwise(libraries):
         outer.import_module(inner)

@@ -16,6 +16,7 @@ from tvm import relax
 
 from ..graph.rename import rename_kernels, rename_main
 from ..graph.state import update_in_place
+from ..tir.cpu import schedule_for_cpu
 from ..tir.rules import Rescheduled, rescheduled, schedule_kernels, without_source
 from .compile import compiled
 from .cuda_graph import StageForCapture
@@ -134,4 +135,6 @@ def _to_calls(mod: tvm.IRModule, target: tvm.target.Target, suffix: str) -> tvm.
         mod = rename_kernels(mod, suffix)
     if target.kind.name == "cuda":
         mod = schedule_kernels(target)(mod)
+    elif target.kind.name == "llvm":
+        mod = schedule_for_cpu(mod)
     return update_in_place(tvm.transform.Sequential(call_passes())(mod))
