@@ -8,11 +8,14 @@ sum keeps its order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.schedule import SBlockRV
+
+from .loads import depends_on
 
 #: Sums of fewer products than this stay as they are: they cost less than another schedule takes to
 #: make and compile.
@@ -20,8 +23,8 @@ LEAST_PRODUCTS = 1 << 20
 #: Channels of a vector, and pixels that share what is read of the weights: with one register for
 #: each they leave two of the sixteen that every x86-64 has.
 CHANNELS, PIXELS = 8, 7
-#: Results that share a weight, from which on a copy of the weights pays.
-LEAST_REUSE = 16
+#: Pixels of a row from which on a copy of the weights pays.
+LEAST_REUSE = 7
 #: Dtypes of sums: of 16 bits LLVM has no vectors on every CPU.
 _SUMMED = ("float32", "float64", "int32")
 
@@ -80,8 +83,8 @@ def _tile(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
         others[-1], pixel = sch.split(others[-1], factors=[None, pixels])
         inner.insert(0, pixel)
     sch.reorder(outer, *others, *steps, *inner)
-    if math.prod(extents[:-1]) >= LEAST_REUSE:
-        _pack(sch, info.block_rv, axes[-1], channels)
+    if len(axes) > 1 and extents[-2] >= LEAST_REUSE:
+        _pack(sch, info.block_rv, axes, channels)
     result = sch.cache_write(info.block_rv, 0, "local")
     sch.reverse_compute_at(result, [outer, *others][-1])
     sch.vectorize(vector)
@@ -92,20 +95,34 @@ def _tile(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     return True
 
 
-def _pack(sch: s_tir.Schedule, reduction: SBlockRV, channel: tirx.Var, width: int) -> None:
-    """Copy what is read along the channels alone, the weights, so that a vector of it lies side by
-    side."""
-    block = sch.get(reduction)
-    for number, region in enumerate(block.reads):
-        first = region.region[0]
-        if not first.min.same_as(channel) or len(region.region) < 2:
-            continue
-        copy = sch.cache_read(reduction, number, "global")
-        sch.transform_layout(
-            copy, ("write", 0), lambda o, *at: [o // width, *at, o % width], pad_value=None
-        )
-        sch.parallel(sch.get_loops(copy)[0])
+def _pack(sch: s_tir.Schedule, reduction: SBlockRV, axes: list[tirx.Var], width: int) -> None:
+    """Copy what all pixels read along the channels, the weights, so that a vector of it lies side
+    by side and the next one behind it."""
+    found = _weights(sch.get(reduction).reads, *axes[-2:])
+    if found is None:
         return
+    number, place = found
+    copy = sch.cache_read(reduction, number, "global")
+
+    def packed(*at: tirx.PrimExpr) -> list[tirx.PrimExpr]:
+        channel = at[place]
+        return [channel // width, *at[:place], *at[place + 1 :], channel % width]
+
+    sch.transform_layout(copy, ("write", 0), packed)
+    sch.parallel(sch.get_loops(copy)[0])
+
+
+def _weights(
+    reads: Sequence[tirx.BufferRegion], pixel: tirx.Var, channel: tirx.Var
+) -> tuple[int, int] | None:
+    """The number of a read that depends on the channel but on no pixel, and the channel's place
+    among its indices."""
+    for number, region in enumerate(reads):
+        at = [dimension.min for dimension in region.region]
+        place = next((i for i, index in enumerate(at) if index.same_as(channel)), None)
+        if place is not None and len(at) > 1 and not any(depends_on(i, pixel) for i in at):
+            return number, place
+    return None
 
 
 def _divisor(extent: int, most: int) -> int:
