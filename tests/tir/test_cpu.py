@@ -108,6 +108,8 @@ def test_results_are_the_same(name: str) -> None:
         (rng.standard_normal([int(n) for n in p.shape]) * 4).astype(str(p.dtype))
         for p in func.params
     ]
+    if name == "max pool":  # the operand that wins against NaN is the same
+        arrays[0][rng.random(arrays[0].shape) < 0.1] = np.nan
     np.testing.assert_array_equal(run(tiled, arrays), run(func, arrays))
 
 
