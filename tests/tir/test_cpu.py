@@ -122,3 +122,14 @@ def test_other_kernels_are_left_as_they_are(name: str) -> None:
 def test_a_function_with_a_schedule_keeps_it() -> None:
     func = TILED["3x3"]().with_attr("tirx.is_scheduled", True)
     assert cpu.scheduled(func).same_as(func)
+
+
+def test_a_function_that_tvm_cannot_schedule_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> bool:
+        raise tvm.error.InternalError("no such primitive")
+
+    func = TILED["3x3"]()
+    monkeypatch.setattr(cpu, "_tile", fail)
+    assert cpu.scheduled(func).same_as(func)

@@ -23,7 +23,6 @@ Table = dict[str, object]
 
 _LAUNCH, _ADDRESS = "tirx.call_ffi_kernel", "tirx.buffer_data"
 
-
 #: Passes behind the split that need the host's functions to have TVM's calling convention.
 _STORAGE = (tirx.transform.FP8StorageLegalize, tirx.transform.BF16StorageLegalize)
 

@@ -44,11 +44,11 @@ def scheduled(func: tirx.PrimFunc) -> tirx.PrimFunc:
     attrs = dict(func.attrs or {})
     if attrs.get("tirx.is_scheduled"):
         return func
-    sch = s_tir.Schedule(func)
-    large = [info for info in normalize_prim_func(sch) or [] if _is_large_sum(sch, info)]
     try:
+        sch = s_tir.Schedule(func)
+        large = [info for info in normalize_prim_func(sch) or [] if _is_large_sum(sch, info)]
         tiled = [_tile(sch, info) for info in large]
-    except s_tir.ScheduleError:
+    except Exception:  # any error of TVM's, as in rules.py: LLVM compiles the function as it is
         return func
     return sch.mod["main"].with_attrs(attrs) if any(tiled) else func
 
