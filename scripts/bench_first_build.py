@@ -7,8 +7,9 @@
 Each system runs in a fresh process with a cache folder of its own. ``shipped`` is convoy.build by
 default, ``again`` the same once more with the cache that the first one left, ``all`` compiles and
 measures every kernel; ``compile`` is the first call of torch.compile (weights frozen, CUDA
-graphs). Seconds do not hold imports and, for Convoy, the import of the network, which stand beside
-them. Outputs are compared with PyTorch in float32 before a row counts.
+graphs). ``resnet50_training`` is the training step of ResNet-50. Seconds do not hold imports and,
+for Convoy, the import of the network, which stand beside them. Outputs (of a training step the
+loss) are compared with PyTorch in float32 before a row counts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import functools
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -85,12 +87,17 @@ def in_process(fixed: Row, caches: Path, no_records: bool, timeout: float) -> Ro
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-1500:])
-    return json.loads(done.stdout.splitlines()[-1])
+    row: Row = json.loads(done.stdout.splitlines()[-1])
+    if stages := re.findall(r"^convoy: (.*): ([\d.]+) s$", done.stderr, re.MULTILINE):
+        row["stages"] = {name: float(seconds) for name, seconds in stages}
+    return row
 
 
 def child(name: str, batch: int, system: str) -> Row:
     """Build one network and time it; run in a process of its own."""
     started = time.perf_counter()
+    if name == "resnet50_training":
+        return training_step(batch, system, started)
     import torch
     import torchvision
 
@@ -152,6 +159,44 @@ def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Ro
         "backends": built.plan.backends(),
     }
     return row, torch.from_numpy(y).float()
+
+
+def training_step(batch: int, system: str, started: float) -> Row:
+    """Build and time the training step of ResNet-50 with Convoy or torch.compile."""
+    import torch
+
+    import convoy
+    from convoy.training import Sgd, TrainingSession, resnet50
+    from harness import torch_training, training
+
+    x, labels = training.data(batch)
+    net = resnet50(batch)
+    exact = torch_training.Step("float32", x, labels, net.initial, 0.0)
+    exact()
+    imported = time.perf_counter()
+    row: Row = {"import_s": round(imported - started, 2)}
+    if system in OPTIONS:
+        step = net.step(Sgd(training.MOMENTUM))
+        began = time.perf_counter()
+        built = convoy.build(step.module, "cuda", precision="float16", **OPTIONS[system])
+        row["seconds"] = round(time.perf_counter() - began, 2)
+        row["convert_s"] = round(began - imported, 2)
+        session = TrainingSession(built, step, net.initial, 0.0)
+        loss = session(x=x, labels=labels)
+        row["ms"] = round(statistics.median(session.session.time(20, 20)), 4)
+    else:
+        peer = torch_training.Step("amp", x, labels, net.initial, 0.0)
+        if system == "compile":
+            peer.model = torch.compile(peer.model)
+        began = time.perf_counter()
+        peer()
+        loss = peer.loss.item()
+        row["seconds"] = round(time.perf_counter() - began, 2)
+        row["ms"] = milliseconds(peer.captured())
+    row["error"] = abs(loss - exact.loss.item()) / exact.loss.item()
+    if not row["error"] < LARGEST_ERROR:
+        raise RuntimeError(f"loss {loss}, {exact.loss.item()} in float32")
+    return row
 
 
 def compiled_by_torch(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:

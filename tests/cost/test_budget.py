@@ -50,7 +50,7 @@ def measured(monkeypatch):
     """(workload, backend, kernel) in the order of measuring; each takes a second."""
     done = []
 
-    def measure(workload, candidate, binary, device, best_us=None):
+    def measure(workload, candidate, binary, device, **_):
         done.append((workload, candidate.backend, candidate.kernel))
         if candidate.kernel == "broken":
             raise CompileFailed("an error", "a kernel")
@@ -112,7 +112,7 @@ def test_a_slow_kernel_is_a_word_about_its_kind(measured, monkeypatch):
         def propose(self, workload, device):
             return [Candidate(self.name, f"eng41_k2={i}", priority=i) for i in range(5)]
 
-    def measure(workload, candidate, binary, device, best_us=None):
+    def measure(workload, candidate, binary, device, **_):
         measured.append((candidate.backend, candidate.kernel))
         return Measurement(kernel_us=80.0 if candidate.backend == "a" else 6.0, samples=1)
 
@@ -183,7 +183,7 @@ def test_something_is_measured_of_what_nothing_is_known_of_without_a_budget(meas
 def test_a_slow_first_guess_is_not_the_last_word(measured, monkeypatch):
     """cuDNN may run a depthwise convolution by one block; the kernels for it come behind."""
 
-    def measure(workload, candidate, binary, device, best_us=None):
+    def measure(workload, candidate, binary, device, **_):
         measured.append((workload, candidate.backend, candidate.kernel))
         slow = workload == SMALL and candidate.backend == "a"
         return Measurement(kernel_us=80.0 if slow else 4.0, samples=1)

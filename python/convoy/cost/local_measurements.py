@@ -23,6 +23,7 @@ class LocalMeasurements:
     Args:
         backends: Backends by name.
         save: Called with each new measurement, failures among them.
+        samples_ms: Time that the samples of one measurement may take, about.
 
     Attributes:
         taken: Number of candidates measured so far.
@@ -30,9 +31,14 @@ class LocalMeasurements:
     """
 
     def __init__(
-        self, backends: Mapping[str, Backend], device: Device, save: Save | None = None
+        self,
+        backends: Mapping[str, Backend],
+        device: Device,
+        save: Save | None = None,
+        samples_ms: float = 20.0,
     ) -> None:
         self._backends, self._device, self._save = backends, device, save
+        self._samples_ms = samples_ms
         self._known: dict[tuple[str, str, str], Measurement] = {}
         self._best: dict[str, float] = {}  # least kernel_us by workload
         self._ready: dict[tuple[str, str], bool] = {}
@@ -67,7 +73,10 @@ class LocalMeasurements:
         best, save = self.best_us(workload), self._save
         try:
             binary = self._backends[candidate.backend].build(workload, candidate, self._device)
-            found = protocol.measure(workload, candidate, binary, self._device, best_us=best)
+            found = protocol.measure(
+                workload, candidate, binary, self._device,
+                best_us=best, budget_ms=self._samples_ms,
+            )  # fmt: skip
         except (LibraryMissing, CacheUnwritable) as err:
             found, save = Measurement(failure=str(err)), None  # this machine's failure
         except ConvoyError as err:

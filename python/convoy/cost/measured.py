@@ -25,6 +25,8 @@ IN_TURN = 4
 #: Measuring ends before the budget where the next measurement is expected to gain less than this
 #: part of the network's time.
 LEAST_GAIN = 1e-4
+#: Milliseconds for the samples of one measurement, without a budget and within one.
+SAMPLES_MS, HASTY_MS = 20.0, 8.0
 _log = logging.getLogger("convoy")
 
 
@@ -56,7 +58,8 @@ class MeasuredCost(CostModel):
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
         self._device, self._recorded, self._most, self._clock = device, recorded, most, clock
-        self._measurements = LocalMeasurements(self._backends, device, save)
+        samples_ms = SAMPLES_MS if budget is None else HASTY_MS
+        self._measurements = LocalMeasurements(self._backends, device, save, samples_ms)
         self.thorough, self._left = budget is None, budget
         self.estimating = budget is not None
         self._occurrences: Mapping[Workload, int] | None = None
