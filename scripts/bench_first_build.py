@@ -7,9 +7,10 @@
 Each system runs in a fresh process with a cache folder of its own. ``shipped`` is convoy.build by
 default, ``again`` the same once more with the cache that the first one left, ``all`` compiles and
 measures every kernel; ``compile`` is the first call of torch.compile (weights frozen, CUDA
-graphs). ``resnet50_training`` is the training step of ResNet-50. Seconds do not hold imports and,
-for Convoy, the import of the network, which stand beside them. Outputs (of a training step the
-loss) are compared with PyTorch in float32 before a row counts.
+graphs), ``autotune`` the same in its mode max-autotune. ``resnet50_training`` is the training step
+of ResNet-50. Seconds do not hold imports and, for Convoy, the import of the network, which stand
+beside them. Outputs (of a training step the loss) are compared with PyTorch in float32 before a
+row counts.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "again": {},
     "all": {"kernels": "all", "budget": None},
 }
-SYSTEMS = (*OPTIONS, "compile", "eager")
+#: Modes of torch.compile, which capture CUDA graphs.
+MODES = {"compile": "reduce-overhead", "autotune": "max-autotune"}
+SYSTEMS = (*OPTIONS, *MODES, "eager")
 #: Relative L2 error that float16 may have; torch.compile has 0.062 on a random Inception-v3.
 LARGEST_ERROR = 0.1
 
@@ -107,7 +110,8 @@ def child(name: str, batch: int, system: str) -> Row:
     x = torch.randn(batch, 3, size, size)
     with torch.no_grad():
         exact = model.cuda()(x.cuda()).float().cpu()
-    run = {"compile": compiled_by_torch, "eager": captured}.get(system, built_by_convoy)
+    runs = {**dict.fromkeys(OPTIONS, built_by_convoy), **dict.fromkeys(MODES, compiled_by_torch)}
+    run = runs.get(system, captured)
     row, y = run(model, x, system, started)
     row["error"] = float((y - exact).norm() / exact.norm())
     if not row["error"] < LARGEST_ERROR:
@@ -206,7 +210,7 @@ def compiled_by_torch(model: Any, x: Any, system: str, started: float) -> tuple[
     config.freezing = True
     half = model.cuda().half().to(memory_format=torch.channels_last)
     x = x.cuda().half().to(memory_format=torch.channels_last)
-    compiled = torch.compile(half, mode="reduce-overhead")
+    compiled = torch.compile(half, mode=MODES[system])
     began = time.perf_counter()
     with torch.no_grad():
         y = compiled(x).float().cpu()

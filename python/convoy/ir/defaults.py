@@ -5,4 +5,4 @@ LIBRARIES = ("cudnn", "cutlass", "hopper", "depthwise", "attention", "cublaslt")
 #: Backends that placement chooses from.
 BACKENDS = (*LIBRARIES, "tvm")
 #: Seconds that a placement measures on a GPU.
-BUDGET_S = 4.0
+BUDGET_S = 3.0

@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tvm
@@ -25,6 +26,7 @@ from ..ir.plan import Plan
 from ..ir.workload import Workload
 from ..lower.target import kind_of
 from ..measure.trial import time_placement
+from ..measure.warm_up import warm_up
 from ..normalize.forms import normal_forms
 from ..partition.partition import distinct, partition
 from ..placement.in_place import prefer_in_place
@@ -267,7 +269,8 @@ def place(
     compiled = functools.partial(compile_placement, precision=precision, backends=used)
     timed = functools.partial(time_placement, compile_placement=compiled) if measures else None
 
-    with report.stage("normalize and partition"):
+    loading = warm_up(offload, device) if measures else nullcontext()
+    with report.stage("normalize and partition"), loading:
         graphs = distinct(found)
     with report.stage("price kernels"):
         joint = explain or search != "greedy"
