@@ -152,6 +152,23 @@ def test_host_tensors_are_not_copied() -> None:
     assert first.eq(2).all() and second.eq(3).all() and first.data_ptr() != second.data_ptr()
 
 
+def test_each_result_has_memory_of_its_own() -> None:
+    """A caller may write to inputs and results between calls."""
+
+    def function(x: Any) -> tuple[Any, ...]:
+        y = x * 2
+        return x.clone(), y, y + 0, torch.arange(3.0) + 1
+
+    compiled = convoy.compile(function, torch.zeros(4))
+    for fill in (1.0, 3.0):
+        x = torch.full((4,), fill)
+        results, wanted = compiled(x), function(x)
+        assert len({one.data_ptr() for one in (x, *results)}) == 5
+        for got, want in zip(results, wanted, strict=True):
+            assert got.equal(want)
+            got.zero_()
+
+
 def test_many_threads(nested: Any) -> None:
     net, compiled, _ = nested
     inputs = [torch.randn(2, 3, 9, 9) for _ in range(4)]
@@ -381,6 +398,20 @@ def test_tensors_that_are_not_dense() -> None:
     for given, remedy in ((ragged, "padded"), (torch.eye(3).to_sparse(), "to_dense")):
         with pytest.raises(errors.InvalidOption, match=remedy):
             convoy.compile(torch.relu, given)
+    net = nn.Linear(3, 3)
+    net.register_buffer("edges", torch.eye(3).to_sparse())
+    with pytest.raises(errors.InvalidOption, match=r"sparse_coo \(edges\).*to_dense"):
+        convoy.compile(net, torch.eye(3))
+
+
+def test_a_call_that_raises_what_the_module_catches() -> None:
+    def function(x: Any) -> Any:
+        try:
+            return x.view(3, 5)
+        except RuntimeError:
+            return x + 1
+
+    assert convoy.compile(function, torch.zeros(4))(torch.zeros(4)).eq(1).all()
 
 
 def test_weights_of_inference_mode() -> None:

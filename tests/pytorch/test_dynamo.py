@@ -122,6 +122,45 @@ def test_weights_with_other_memory() -> None:
     assert [s.reason for s in made()] == [""] * len(made())
 
 
+def test_statistics_that_move_between_calls() -> None:
+    """A batch norm in training leaves the version of its statistics as it is."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    fast, _ = compiled(net)
+    x = torch.randn(2, 3, 6, 6)
+    with torch.no_grad():
+        fast(x)
+        net.train()(x * 5 + 1)
+        net.eval()
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_autocast_within_a_subgraph() -> None:
+    def function(x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x
+        return y.float() + 1
+
+    fast, made = compiled(function)
+    with torch.no_grad():
+        x = torch.randn(8, 8)
+        torch.testing.assert_close(fast(x), function(x), rtol=0.02, atol=0.05)
+    assert [s.reason for s in made()] == [""]
+
+
+@pytest.mark.parametrize("masks", ["", "src_mask", "src_key_padding_mask", "both"])
+def test_encoder_layers(masks: str) -> None:
+    """Without gradients, PyTorch calls an operator for the whole layer."""
+    given = {"src_mask": torch.ones(5, 5).triu(1).bool()}
+    given["src_key_padding_mask"] = torch.arange(5) >= torch.tensor([[4], [3]])
+    given = {name: mask for name, mask in given.items() if masks in (name, "both")}
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=bool(masks)).eval()
+    fast, made = compiled(layer)
+    with torch.no_grad():
+        x = torch.randn(2, 5, 8)
+        torch.testing.assert_close(fast(x, **given), layer(x, **given), rtol=1e-5, atol=1e-5)
+    assert [s.reason for s in made()] == [""]
+
+
 class Routed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -81,6 +81,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.hypot(x, x + 1), torch.copysign(x, -x), torch.erfc(x), torch.exp2(x), x.signbit(),
         F.selu(x), F.celu(x, 0.7), F.elu(x, 0.7), (x * 10).int() << 1, torch.trapz(x, dim=1),
     ),
+    "small integers": lambda x: (
+        -(x.abs() * 9).to(torch.uint8), (x.abs() * 9).to(torch.uint8).sign(),
+        (x * 9).to(torch.int16).prod(1), (x.abs() * 9).to(torch.uint8).prod(2),
+    ),
     "promotion": lambda x: (
         (x * 10).int() + 0.5, (x * 10).long() / 3, 3 / (x.int() + 4), (x > 0) + 1, (x > 0) * x,
         torch.arange(7) / 7 + x, torch.arange(7, 0, -1) + x, torch.arange(4).sin().sum() + x,

@@ -9,7 +9,17 @@ from typing import Any
 
 import torch
 
-from . import deformable, linear_systems, losses, quantized, scans, scatters, searching, special
+from . import (
+    deformable,
+    encoder_layer,
+    linear_systems,
+    losses,
+    quantized,
+    scans,
+    scatters,
+    searching,
+    special,
+)
 
 _aten = torch.ops.aten
 _NORMS = (
@@ -31,6 +41,15 @@ def _sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 def _mul(a: Any, b: Any) -> Any:
     both = all(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in (a, b))
     return torch.logical_and(a, b) if both else NotImplemented
+
+
+def _neg(x: Any) -> Any:
+    """TVM has no -1 of unsigned integers."""
+    return NotImplemented if x.dtype.is_signed else 0 - x
+
+
+def _sign(x: Any) -> Any:
+    return NotImplemented if x.dtype.is_signed else (x > 0).to(x.dtype)
 
 
 def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
@@ -252,11 +271,14 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten._cdist_forward.default: _cdist,
     _aten._pdist_forward.default: _pdist,
     _aten._trilinear.default: _trilinear,
+    _aten.neg.default: _neg,
+    _aten.sign.default: _sign,
     _aten.topk.default: _topk,
     _aten.sort.stable: _stable_sort,
     **{one: _ordered(one) for one in (_aten.sort.default, _aten.median.default, _aten.median.dim)},
     _aten.rrelu_with_noise.default: lambda *args: _rrelu(*args)[0],
     _aten.rrelu_with_noise_functional.default: _rrelu,
+    **encoder_layer.DECOMPOSITIONS,
     **linear_systems.DECOMPOSITIONS,
     **losses.DECOMPOSITIONS,
     **quantized.DECOMPOSITIONS,

@@ -7,6 +7,7 @@ that call, and runs eagerly where that cannot be: the reason is logged once and 
 
 from __future__ import annotations
 
+import gc
 import logging
 import operator
 import weakref
@@ -22,6 +23,8 @@ from .module import TorchModule, check_options
 _log = logging.getLogger("convoy")
 #: Shapes that one subgraph is compiled for; others run eagerly.
 SHAPES = 8
+#: What the names of operators that multiply matrices contain.
+_HEAVY = ("conv", "linear", "matmul", "mm", "attention", "einsum", "encoder_layer")
 _made: weakref.WeakSet[Subgraph] = weakref.WeakSet()
 
 
@@ -142,7 +145,8 @@ class _Compiled:
                 "weights whose changes can be noticed",
                 "Make the module outside of it, or under torch.no_grad().",
             )
-        self._weights, self._states = list(weights), _states(weights)
+        self._weights, self._counters = list(weights), _counters(weights)
+        self._states = _states(self._weights), _states(self._counters)
         module, options = _Bound(subgraph, weights), dict(subgraph.options)
         precision = options.pop("precision", None) or _precision(weights, inputs)
         self._module = TorchModule(module, tuple(inputs), {}, (), precision, options, subgraph=True)
@@ -150,7 +154,7 @@ class _Compiled:
     def holds(self, weights: Sequence[torch.Tensor]) -> bool:
         """Whether these are the weights that were compiled, and nobody has written to them."""
         same = all(map(operator.is_, weights, self._weights))
-        return same and _states(weights) == self._states
+        return same and (_states(weights), _states(self._counters)) == self._states
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         return self._module(*inputs)
@@ -160,6 +164,15 @@ def _states(weights: Sequence[torch.Tensor]) -> tuple[list[int], list[int]]:
     """What changes when a weight is written to, or gets other memory (``weight.data = ...``). Of
     hundreds of weights at each call."""
     return [w._version for w in weights], [w.data_ptr() for w in weights]
+
+
+def _counters(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """How many batches the batch norms among the holders of these buffers have seen. PyTorch counts
+    no version of statistics that a batch norm in training writes to, but one of its counter."""
+    buffers = [one for one in weights if not isinstance(one, torch.nn.Parameter)]
+    holders = [one for one in gc.get_referrers(*buffers) if isinstance(one, dict)]
+    counters = [holder.get("num_batches_tracked") for holder in holders]
+    return [one for one in counters if isinstance(one, torch.Tensor)]
 
 
 def _precision(weights: Sequence[torch.Tensor], inputs: Sequence[Any]) -> str:
@@ -216,7 +229,7 @@ def _size(value: Any) -> Any:
 def _is_heavy(node: torch.fx.Node) -> bool:
     name: str | Callable[..., Any] = node.target
     text = (name if isinstance(name, str) else getattr(name, "__name__", "")).lower()
-    return any(word in text for word in ("conv", "linear", "matmul", "mm", "attention", "einsum"))
+    return any(word in text for word in _HEAVY)
 
 
 # The entry point of an installed package registers it at the first use of the name.

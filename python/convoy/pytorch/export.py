@@ -79,7 +79,17 @@ def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> E
     held = [*tensors, *flat.parameters(), *flat.buffers()]
     inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
     with inference, torch.set_grad_enabled(training), quiet(), _masks_unread():
-        return torch.export.export(flat, tensors)
+        program = torch.export.export(flat, tensors)
+    _leave_out_failures(program.graph)
+    return program
+
+
+def _leave_out_failures(graph: torch.fx.Graph) -> None:
+    """Erase calls that raised what the module caught: they have no value."""
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.returns and node.meta.get("val") is None:
+            graph.erase_node(node)
 
 
 def _is_dynamic(program: ExportedProgram) -> bool:

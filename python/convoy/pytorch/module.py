@@ -61,11 +61,7 @@ class TorchModule:
             raise InvalidOption(
                 f"example inputs ({err})", "the arguments of a call: a tensor, or a tuple"
             ) from None
-        for one in tensors:
-            if one.layout != torch.strided or one.is_nested:
-                kind = "nested tensor" if one.is_nested else f"tensor of {one.layout}"
-                remedy = "tensor.to_padded_tensor(0)" if one.is_nested else "tensor.to_dense()"
-                raise InvalidOption(f"a {kind}", "dense tensors", remedy)
+        _check_dense(module, tensors)
         self._examples = [t.detach() for t in tensors]
         self.device, self._subgraph = device_of(module, tensors, subgraph), subgraph
         self.precision = precision or precision_of(parameters_of(module), tensors)
@@ -267,6 +263,18 @@ def device_of(
             "module.to(device) and tensor.to(device) move them.",
         )
     return devices.pop() if devices else torch.device("cpu")
+
+
+def _check_dense(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
+    """Raise InvalidOption for a sparse or nested tensor among the inputs and in the module."""
+    named = [("", one) for one in tensors]
+    if isinstance(module, torch.nn.Module):
+        named += [*module.named_parameters(), *module.named_buffers()]
+    for name, one in named:
+        if one.layout != torch.strided or one.is_nested:
+            kind = "nested tensor" if one.is_nested else f"tensor of {one.layout}"
+            remedy = "tensor.to_padded_tensor(0)" if one.is_nested else "tensor.to_dense()"
+            raise InvalidOption(f"a {kind}{name and f' ({name})'}", "dense tensors", remedy)
 
 
 def _described(index: int | None, shape: Any, dtype: torch.dtype, device: torch.device) -> str:

@@ -8,6 +8,8 @@ from typing import Any, cast
 from tvm import relax
 from tvm.relax import op
 
+from ..graph.expr import dtype_of
+
 Converter = Callable[[Any, Any], relax.Expr]
 
 
@@ -26,9 +28,12 @@ def _extreme(reduce: Callable[..., relax.Expr]) -> Converter:
 
 
 def _product(node: Any, importer: Any) -> relax.Expr:
-    """(input, axis, keepdim)."""
+    """(input, axis, keepdim), in the dtype of the result: int64 for integers."""
     x, axis, *rest = importer.retrieve_args(node)
     keepdim = bool(rest[0]) if rest else bool(node.kwargs.get("keepdim", False))
+    dtype = importer._convert_data_type(node.meta["val"].dtype)
+    if dtype_of(x) != dtype:
+        x = importer.block_builder.emit(op.astype(x, dtype))
     return importer.block_builder.emit(op.prod(x, axis=[axis], keepdims=keepdim))
 
 

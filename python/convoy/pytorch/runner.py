@@ -60,6 +60,8 @@ class Runner:
         self._shapes = [info.shape for info in session.meta.inputs]
         self._turns, self._batched = turns, batched
         self._gpu = session.device.index if session.meta.target == "cuda" else None
+        #: Positions of the results that are copied; None until the first call shows which.
+        self._copied: Sequence[int] | None = None
 
     def __call__(self, inputs: Tensors, rows: int | None = None) -> Tensors:
         if rows is not None:
@@ -68,14 +70,34 @@ class Runner:
         with self._turns.lock:
             if self._gpu is not None:
                 self._turns.follow(self._gpu)
-            result = self._function(*map(_aligned, inputs))
-        if isinstance(result, torch.Tensor):
-            result = (result,)
-        elif not inputs:  # without any tensor among the arguments the results are TVM's
-            result = [torch.from_dlpack(tensor) for tensor in result]
+            given = [*map(_aligned, inputs)]
+            results = self._results(given)
+            if self._copied is None:
+                self._copied = _not_new(results, self._results(given))
+        for i in self._copied:
+            results[i] = results[i].clone()
         if rows is None:
-            return result
-        return _cut(result, self._batched.results, rows)
+            return results
+        return _cut(results, self._batched.results, rows)
+
+    def _results(self, given: Tensors) -> list[torch.Tensor]:
+        results = self._function(*given)
+        if isinstance(results, torch.Tensor):
+            return [results]
+        if not given:  # without any tensor among the arguments the results are TVM's
+            return [torch.from_dlpack(tensor) for tensor in results]
+        return list(results)
+
+
+def _not_new(results: Tensors, again: Tensors) -> list[int]:
+    """The results that two calls have in the same memory, of an input or a constant, and those that
+    are in the memory of an earlier result: a caller may write to each."""
+    places = [result.data_ptr() for result in results]
+    return [
+        i
+        for i, other in enumerate(again)
+        if other.data_ptr() == places[i] or places[i] in places[:i]
+    ]
 
 
 def _aligned(tensor: torch.Tensor) -> torch.Tensor:

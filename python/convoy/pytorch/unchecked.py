@@ -1,5 +1,5 @@
 """Functions that read values only to check them, or in C++ without PyTorch's dispatcher, as
-computations alone."""
+computations alone; autocast as a context of the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class Unchecked(TorchFunctionMode):
-    """A mode to trace in, without the checks of :data:`_FUNCTIONS`."""
+    """A mode to trace in, with what :data:`_FUNCTIONS` has in the place of functions."""
 
     def __torch_function__(
         self,
@@ -68,8 +68,22 @@ def _corrcoef(input: Any) -> Any:
     return (covariance / deviations[:, None] / deviations).clamp(-1, 1)
 
 
+def _enter_autocast(*options: Any) -> Any:
+    """Enter a context of autocast, as graphs of Dynamo call it; a trace without it has other dtypes
+    than what it is converted to."""
+    context = torch.autocast(*options)
+    context.__enter__()
+    return context
+
+
+def _exit_autocast(context: Any) -> None:
+    context.__exit__(None, None, None)
+
+
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.data.__get__: torch.Tensor.detach,  # a trace does not know where data is from
+    torch.amp.autocast_mode._enter_autocast: _enter_autocast,
+    torch.amp.autocast_mode._exit_autocast: _exit_autocast,
     F.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),
