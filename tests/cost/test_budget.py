@@ -123,28 +123,16 @@ def test_a_slow_kernel_is_a_word_about_its_kind(measured, monkeypatch):
     assert [backend for backend, _ in measured] == ["a", "b"]
 
 
-def test_what_is_estimated_is_not_measured_beyond_the_budget(measured):
-    backends = [Listed("a")]
-    model = costs(backends, measured, 0.0, Estimated())
-    found = price_workloads([SMALL, LARGE], backends, Device(), model, operations=[[SMALL, LARGE]])
-    assert measured == [(LARGE, "a", "k0")] and not found[SMALL].measured
-    model = costs(backends, measured, 0.0, Estimated())
-    price_workloads([SMALL], backends, Device(), model, operations=[[LARGE]])
-    assert measured[1:] == [(SMALL, "a", "k0")], "it is no operation on its own: never estimated"
-
-
-def test_an_estimated_candidate_that_does_not_build_is_not_selected(measured):
+def test_where_the_best_estimate_does_not_build_the_next_one_is_measured(measured):
     class Refusing(Listed):
-        def prepare(self, jobs, device):
-            failures = [c for _, c in jobs if c.kernel in ("k0", "k3")]
-            return dict.fromkeys(failures, CompileFailed("this engine", "another one"))
+        def build(self, workload, candidate, device):
+            raise CompileFailed("this engine", "another one")
 
     backends = [Listed("a"), Refusing("b")]
     model = costs(backends, measured, 0.0, Estimated())
     found = price_workloads([SMALL], backends, Device(), model, operations=[[SMALL]])[SMALL]
-    assert not measured and not found.measured
+    assert measured == [(SMALL, "a", "k0")]
     assert [offer.candidate.key for offer in found.failed] == ["b:k3"]
-    assert len(found.unmeasured) == 9, "a:k0 builds, and b:k0 was never tried"
 
 
 def test_an_operation_that_occurs_often_counts_as_often(measured):
@@ -159,7 +147,7 @@ def test_an_operation_that_occurs_often_counts_as_often(measured):
         model = costs(backends, measured, 1.0, Both())
         operations = [[SMALL]] * times + [[LARGE]]
         price_workloads([SMALL, LARGE], backends, Device(), model, operations=operations)
-        assert [workload for workload, *_ in measured] == [first]
+        assert measured[0][0] == first
 
 
 def test_measuring_ends_where_nothing_is_to_be_gained(measured):
@@ -172,10 +160,13 @@ def test_measuring_ends_where_nothing_is_to_be_gained(measured):
     assert len(measured) < 5
 
 
-def test_something_is_measured_of_what_nothing_is_known_of_without_a_budget(measured):
+@pytest.mark.parametrize("recorded", [None, Estimated()])
+def test_one_candidate_of_each_workload_is_measured_without_a_budget(measured, recorded):
+    """An estimate of an engine that rearranges tensors may be wrong by ten times."""
     backends = [Listed("a")]
-    found = price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, 0.0))
-    assert measured == [(LARGE, "a", "k0"), (SMALL, "a", "k0")]
+    model = costs(backends, measured, 0.0, recorded)
+    found = price_workloads([SMALL, LARGE], backends, Device(), model)
+    assert sorted(measured, key=str) == [(SMALL, "a", "k0"), (LARGE, "a", "k0")]
     assert [len(offers.measured) for offers in found.values()] == [1, 1]
     assert [len(offers.unmeasured) for offers in found.values()] == [4, 4]
 
@@ -306,19 +297,20 @@ def test_a_recorded_kernel_is_measured_as_a_link_where_that_promises_most(measur
             return True
 
     class Plain(Unrecorded):
-        """Kernels of SMALL without times as links; LARGE is estimated."""
+        """Kernels of SMALL without times as links; of LARGE one backend is estimated."""
 
         def measurements(self, workload, candidates):
             known = Measurement(kernel_us=9.0, samples=1)
-            return [known if workload == SMALL else None for _ in candidates]
+            return [known if workload == SMALL or c.backend == "b" else None for c in candidates]
 
         def estimates(self, workload, candidates):
             near = {"k0": 8.0, "k1": 8.4}
             return [Measurement(kernel_us=near.get(c.kernel, 400.0)) for c in candidates]
 
+    backends = [Programmatic("a"), Listed("b")]
     for times, first in ((1, LARGE), (9, SMALL)):
         measured.clear()
-        model = costs([Programmatic("a")], measured, 1.0, Plain())
+        model = costs(backends, measured, 1.0, Plain())
         operations = [[SMALL]] * times + [[LARGE]]
-        price_workloads([SMALL, LARGE], [Programmatic("a")], Device(), model, operations=operations)
-        assert [(workload, kernel) for workload, _, kernel in measured] == [(first, "k0")]
+        price_workloads([SMALL, LARGE], backends, Device(), model, operations=operations)
+        assert measured == [(first, "a", "k0")]

@@ -39,8 +39,7 @@ class MeasuredCost(CostModel):
         budget: Seconds of measuring in all, which go to the measurements with the largest expected
             gain (:mod:`.gain`); what is left out is estimated. A backend with a recorded candidate
             for a workload is not measured for it again. Whatever the budget, one candidate is
-            measured for a workload that nothing is known of and that cannot be estimated. None:
-            everything is measured.
+            measured for each workload of which nothing is recorded. None: everything is measured.
     """
 
     source = "measured"
@@ -101,7 +100,6 @@ class MeasuredCost(CostModel):
         self._measure_links(links, LEAST_GAIN_US)
         if self._left is not None:
             self._left = self._budget_left()
-            self._build_assumed(beliefs)
 
     def _read_records(self, workload: Workload, candidates: Sequence[Candidate]) -> None:
         recorded = self._recorded.measurements(workload, candidates)
@@ -138,7 +136,7 @@ class MeasuredCost(CostModel):
         estimates = dict(zip(candidates, found, strict=True))
         own = {candidate: estimates[candidate] for candidate in left}
         count = self._count(workload)
-        belief = Belief(workload, own, self._device, max(count, 1), not count, self._errors)
+        belief = Belief(workload, own, self._device, max(count, 1), self._errors)
         for candidate, estimate in estimates.items():
             if (known := self._measurements.find(workload, candidate)) is not None:
                 belief.add(candidate, known, estimate)
@@ -170,19 +168,6 @@ class MeasuredCost(CostModel):
             own.taken - taken, budget - self._budget_left(), len(self._workloads), known,
             len(self._workloads) - known,
         )  # fmt: skip
-
-    def _build_assumed(self, beliefs: Sequence[Belief]) -> None:
-        """Build what estimates select, so that a candidate that does not build fails now, and the
-        next best one is selected."""
-        while pairs := [(belief, c) for belief in beliefs if (c := belief.assumed) is not None]:
-            jobs = [(belief.workload, candidate) for belief, candidate in pairs]
-            refused = self._measurements.prepare(jobs)
-            for belief, candidate in pairs:
-                if (error := refused.get(candidate)) is not None:
-                    failed = Measurement(failure=str(error))
-                    belief.add(candidate, failed)
-                    self._measurements.add(belief.workload, candidate, failed)
-            beliefs = [belief for belief, candidate in pairs if candidate in refused]
 
     def _wanted(self, workload: Workload, candidates: Sequence[Candidate]) -> set[Candidate]:
         """Select the candidates to measure: all, or the first ones of each backend."""

@@ -236,7 +236,8 @@ def place(
         kernels: "shipped" uses cuDNN and kernels that are already compiled, and runs nvcc only for
             operations that nothing else supports; "all" compiles every candidate.
         budget: Time budget for measuring candidates, in seconds, which goes to those with the
-            largest expected gain; workloads that are left out are estimated. None measures all.
+            largest expected gain. One candidate of each workload without a record is measured
+            whatever the budget; None measures all.
 
     Returns:
         The placement: the selected subgraphs and their plan.
