@@ -1,9 +1,10 @@
 """The expected gain of a measurement, which decides what a budget is spent on.
 
 The logarithm of a candidate's time is normally distributed around its estimate, corrected by what
-measurements say of its error (:mod:`.estimate_errors`). One candidate of each workload is measured
-whatever the budget: an estimate may be wrong by ten times, of an engine that rearranges tensors. A
-further measurement gains time if the candidate turns out to be faster than the best one so far.
+measurements say of its error (:mod:`.estimate_errors`). A measurement gains time if the candidate
+turns out to be faster than what would be selected without it or, for the candidate that would be
+selected, slower than the next one. In the end one candidate of each workload is measured whatever
+the budget: an estimate may be wrong by ten times, of an engine that rearranges tensors.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
 of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch
@@ -39,6 +40,9 @@ class Belief:
         left: Candidates that may be measured, with their estimates.
         count: Operations of the network that may run as this workload.
         errors: The errors of estimates that are known, of all workloads.
+
+    Attributes:
+        unknown: Whether there is no estimate of any candidate.
     """
 
     def __init__(
@@ -49,8 +53,8 @@ class Belief:
         count: int = 1,
         errors: Errors | None = None,
     ) -> None:
-        self.workload, self._count = workload, count
-        self._least_us = least_us(workload, device)
+        self.workload, self.unknown = workload, not any(left.values())
+        self._count, self._least_us = count, least_us(workload, device)
         self._left = {
             candidate: self._log(candidate, estimate) for candidate, estimate in left.items()
         }
@@ -98,12 +102,18 @@ class Belief:
         expected = self._expected()
         if not expected:
             return 0.0, None
-        if not self._measured:
-            return self.best_us, _least(expected)
-        known = min(self._measured)
-        gains = {c: _faster_us(known, log, spread) for c, (log, spread) in expected.items()}
-        best = min(gains, key=lambda candidate: (-gains[candidate], candidate))
-        return self._count * gains[best], best
+        if self._measured:
+            known = min(self._measured)
+            gains = {c: _faster_us(known, log, spread) for c, (log, spread) in expected.items()}
+            best = min(gains, key=lambda candidate: (-gains[candidate], candidate))
+            return self._count * gains[best], best
+        best = _least(expected)
+        if self.unknown:
+            return self.best_us, best
+        first, spread = expected[best]
+        others = [log for candidate, (log, _) in expected.items() if candidate != best]
+        gain = _slower_us(min(others), first, spread) if others else 0.0
+        return self._count * gain, best
 
     def _expected(self) -> dict[Candidate, tuple[float, float]]:
         """Mean and standard deviation of the logarithm of each candidate's time."""
@@ -119,13 +129,15 @@ class Belief:
 def most_gain(
     beliefs: Sequence[Belief], least_us: float, all_of_them: bool
 ) -> list[tuple[Belief, Candidate]]:
-    """Return up to AT_ONCE candidates to measure next, one of each workload: those that have to be,
-    then the largest expected gains above ``least_us``; without ``all_of_them`` the former alone."""
+    """Return up to AT_ONCE candidates to measure next, one of each workload: of those that nothing
+    is known of, then the largest expected gains above ``least_us``, then those that have to be;
+    without ``all_of_them`` the latter alone."""
     found = []
     for belief in beliefs:
         gain, candidate = belief.next()
         if candidate is not None and (belief.blind or (all_of_them and gain > least_us)):
-            found.append((not belief.blind, -gain, belief.workload.key, belief, candidate))
+            first = belief.blind and belief.unknown
+            found.append((not first, -gain, belief.workload.key, belief, candidate))
     found.sort(key=lambda item: item[:3])
     return [(belief, candidate) for *_, belief, candidate in found[:AT_ONCE]]
 
@@ -140,6 +152,12 @@ def _faster_us(known: float, expected: float, spread: float) -> float:
     distance = (known - expected) / spread
     mean = math.exp(expected + spread**2 / 2)
     return math.exp(known) * _normal(distance) - mean * _normal(distance - spread)
+
+
+def _slower_us(known: float, expected: float, spread: float) -> float:
+    """Mean of the microseconds by which a time is above a known one."""
+    mean = math.exp(expected + spread**2 / 2)
+    return mean - math.exp(known) + _faster_us(known, expected, spread)
 
 
 def _normal(x: float) -> float:
