@@ -15,7 +15,6 @@ import numpy as np
 
 from ..backends.base import Backend
 from ..backends.load import load_candidate
-from ..errors import ConvoyError
 from ..ir.candidate import Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
@@ -45,7 +44,7 @@ def _run_all(backends: Sequence[Backend], device: Device) -> None:
     for backend in backends:
         try:
             _run_first(backend, device)
-        except (ConvoyError, RuntimeError, ValueError, OSError) as err:
+        except Exception as err:  # of a library or a backend, whatever it is
             _log.debug("%s is not loaded ahead: %s", backend.name, err)
 
 

@@ -16,6 +16,7 @@ from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
 from tvm.s_tir.schedule import SBlockRV
 
 from .loads import depends_on
+from .rules import with_source
 
 #: Sums of fewer products than this stay as they are: they cost less than another schedule takes to
 #: make and compile.
@@ -50,7 +51,7 @@ def scheduled(func: tirx.PrimFunc) -> tirx.PrimFunc:
         tiled = [_tile(sch, info) for info in large]
     except Exception:  # any error of TVM's, as in rules.py: LLVM compiles the function as it is
         return func
-    return sch.mod["main"].with_attrs(attrs) if any(tiled) else func
+    return with_source(sch.mod["main"].with_attrs(attrs), func) if any(tiled) else func
 
 
 def _is_large_sum(sch: s_tir.Schedule, info: SBlockInfo) -> bool:

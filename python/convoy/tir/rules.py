@@ -8,6 +8,7 @@ when code generation fails on it.
 from __future__ import annotations
 
 import functools
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,7 @@ ONE_THREAD = "OneThread"
 _SCHEDULED = "tirx.is_scheduled"
 _SOURCE, _RULE, _FAILED = "convoy.unscheduled", "convoy.rule", "convoy.failed"
 
+_log = logging.getLogger("convoy")
 #: Longest reason that is kept, in characters.
 _LONGEST = 300
 
@@ -109,7 +111,7 @@ def schedule_kernels(target: tvm.target.Target) -> Callable[[tvm.IRModule], tvm.
 def simpler(
     func: tirx.PrimFunc, target: tvm.target.Target, name: str, reason: str
 ) -> tirx.PrimFunc:
-    """Schedule ``func`` by the next rule.
+    """Schedule ``func`` by the next rule; for a CPU, return it as it was before it was scheduled.
 
     Args:
         reason: Why its current schedule fails.
@@ -121,11 +123,20 @@ def simpler(
     source, number = _attribute(func, _SOURCE), _attribute(func, _RULE)
     if source is None:
         raise unsupported(Rescheduled(name, "", (("the schedule it came with", reason),)), func)
-    failed = (*_failures(func), (_name(int(number)), reason))
-    with target:
-        found = like(_first_working(source, target, name, int(number) + 1, failed), func)
+    if number is None:
+        _log.warning("%s is compiled without tiles, since they failed: %s", name, reason)
+        found = source
+    else:
+        failed = (*_failures(func), (_name(int(number)), reason))
+        with target:
+            found = like(_first_working(source, target, name, int(number) + 1, failed), func)
     symbol = _attribute(func, "global_symbol")
     return found if symbol is None else found.with_attr("global_symbol", symbol)
+
+
+def with_source(func: tirx.PrimFunc, source: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with what it was before it was scheduled for a CPU, for :func:`simpler`."""
+    return func.with_attr(_SOURCE, source)
 
 
 def rescheduled(mod: tvm.IRModule) -> list[Rescheduled]:
