@@ -17,6 +17,7 @@ from .higher_order import Straight
 from .known import Known
 from .refusal import check_python, untraceable
 from .scripted import in_python
+from .side_effects import restored
 from .structure import Structure, flatten, unflatten
 from .unchecked import Unchecked
 
@@ -78,17 +79,20 @@ def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) ->
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
     held = [*tensors, *flat.parameters(), *flat.buffers()]
     inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
-    with inference, torch.set_grad_enabled(training), quiet(), _masks_unread():
+    unchanged = restored(flat.function)
+    with inference, torch.set_grad_enabled(training), quiet(), _masks_unread(), unchanged:
         program = torch.export.export(flat, tensors)
     _leave_out_failures(program.graph)
     return program
 
 
 def _leave_out_failures(graph: torch.fx.Graph) -> None:
-    """Erase calls that raised what the module caught: they have no value."""
+    """Erase calls that raised what the module caught: they have no value, as writes to buffers."""
     for node in list(graph.nodes):
         schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.returns and node.meta.get("val") is None:
+        if schema is None or schema.is_mutable or not schema.returns:
+            continue
+        if node.meta.get("val") is None:
             graph.erase_node(node)
 
 

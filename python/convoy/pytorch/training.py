@@ -23,6 +23,7 @@ from .importer import parameters_of, precision_of, to_relax, trace
 from .module import check_options, device_of
 from .optimizers import OptimizerState, groups_of, rates_of, trained_by
 from .runner import Turns
+from .side_effects import restored
 from .structure import Structure, describe, flatten, unflatten
 
 #: What counts the batches that it has seen.
@@ -107,7 +108,7 @@ class TrainingStep:
         flat = _Loss(module, loss, *batch_of, [*trained], [*moved], self._counts)
         given = [t.detach() for t in (*examples, *held.values())]
         report = stages(options.get("progress"))
-        with report.stage("trace"):
+        with report.stage("trace"), restored(module):
             traced = trace(flat, flatten((tuple(given), {}))[1], given, training=True)
         _check_counts(module, self._counts)
         names = list(traced.program.graph_signature.user_inputs)
@@ -207,13 +208,12 @@ class _Loss(torch.nn.Module):
         moved: list[str],
         counts: dict[str, int],
     ) -> None:
-        """``counts`` is given how often a step writes to buffers of integers, by name; torch.export
-        restores attributes after a trace."""
+        """``counts`` is given how often a step writes to buffers of integers, by name."""
         super().__init__()
         self.loss, self.names, self.moved = loss, [*trained, *moved], moved
         self.batch, self.count = batch, count
         self.called = [module]  # in a list, so that its parameters are not this module's
-        self.counts = counts
+        self.counts = [counts]  # in a list, since a trace puts back attributes that it changes
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         inputs, targets = unflatten(self.batch, tensors[: self.count])
@@ -226,7 +226,8 @@ class _Loss(torch.nn.Module):
         result = torch.func.functional_call(self.called[0], values, args, kwargs)
         for name, before in others.items():
             if before._version or values[name] is not before:
-                self.counts[name] = max(before._version, self.counts.get(name, 0))
+                counts = self.counts[0]
+                counts[name] = max(before._version, counts.get(name, 0))
         return (self.loss(result, targets), *(values[name] for name in self.moved))
 
 
