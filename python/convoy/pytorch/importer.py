@@ -21,6 +21,7 @@ from .export import exported, quiet
 from .input_names import name_inputs
 from .promotion import promote
 from .refusal import EXPECTED, PARTS, called, raised
+from .settled import leave_out_settled
 from .structure import Structure
 from .translator import decomposed, translate
 
@@ -41,14 +42,19 @@ class Traced:
     result: Structure
     devices: tuple[torch.device, ...]
 
-    def source(self, progress: Stages, names: Sequence[str]) -> Source:
-        """The network with names of its inputs, to be converted where no earlier build has it."""
+    def source(self, progress: Stages, names: Sequence[str], writes: bool = False) -> Source:
+        """The network with names of its inputs, to be converted where no earlier build has it.
+        With ``writes`` others read what it writes; see :func:`to_relax`."""
 
         def convert() -> tvm.IRModule:
             with progress.stage("import"):
-                return to_relax(self.program, names)
+                return to_relax(self.program, names, writes=writes)
 
-        return Source(convert, lambda: program_content(self.program, names))
+        def content() -> list[str] | None:
+            texts = program_content(self.program, names)
+            return None if texts is None else [f"writes: {writes}", *texts]
+
+        return Source(convert, content)
 
 
 @one_at_a_time
@@ -81,7 +87,10 @@ def trace(
 
 @one_at_a_time
 def to_relax(
-    program: ExportedProgram, names: Sequence[str] = (), training: bool = False
+    program: ExportedProgram,
+    names: Sequence[str] = (),
+    training: bool = False,
+    writes: bool = False,
 ) -> tvm.IRModule:
     """Convert a program in host memory; its inputs and outputs are the tensors of a call in order.
 
@@ -90,6 +99,8 @@ def to_relax(
         names: Of the inputs; none keeps the program's own.
         training: Whether it is to be differentiated: it may draw random numbers, and marks where
             gradients stop.
+        writes: Whether writes to parameters and buffers are refused also where each call would
+            write the same.
 
     Raises:
         UnsupportedOp: An operator that cannot be converted; also random numbers, and buffers that
@@ -105,6 +116,8 @@ def to_relax(
                 table.update(training_graph.decompositions())
             step("decompose operators", 0, 2)
             program = decomposed(program, table)
+            if not (training or writes):
+                leave_out_settled(program)
             _check(program, training)
             step("convert operators", 1, 2)
             promote(program)
@@ -175,7 +188,7 @@ def _decompositions(program: ExportedProgram) -> Any:
 def _check(program: ExportedProgram, training: bool) -> None:
     """Raise UnsupportedOp for what a compiled function cannot do as PyTorch does."""
     signature = program.graph_signature
-    for name in signature.buffers_to_mutate.values():
+    for name in (*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()):
         raise UnsupportedOp(
             f"a module that changes {name.removeprefix('function.')!r} when it is called",
             "one without side effects",

@@ -91,7 +91,7 @@ class TorchModule:
             self._rebuild = operator.itemgetter(0)
         target = "cuda" if self.device.type == "cuda" else "llvm"
         names = self._arguments.names(self._structure)
-        network = [one.source(report, names) for one in traced]
+        network = [one.source(report, names, self._subgraph) for one in traced]
         self.built = pipeline.build_sources(network, target, plans=plans, **options)
         self._run = self._runner()
         given = [device for _, _, device in self._expected]

@@ -11,6 +11,8 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from ..errors import UnsupportedOp
+
 
 class Unchecked(TorchFunctionMode):
     """A mode to trace in, with what :data:`_FUNCTIONS` has in the place of functions."""
@@ -80,8 +82,21 @@ def _exit_autocast(context: Any) -> None:
     context.__exit__(None, None, None)
 
 
+def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """``tensor.data = value``, which a trace does not see, as a write to the tensor."""
+    if tensor.shape != value.shape or tensor.dtype != value.dtype:
+        raise UnsupportedOp(
+            f"tensor.data = ... of {value.dtype} {tuple(value.shape)} in the place of "
+            f"{tensor.dtype} {tuple(tensor.shape)}",
+            "data of the same dtype and shape",
+            "Compute with the other tensor itself.",
+        )
+    tensor.detach().copy_(value.detach())
+
+
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.data.__get__: torch.Tensor.detach,  # a trace does not know where data is from
+    torch.Tensor.data.__set__: _set_data,
     torch.amp.autocast_mode._enter_autocast: _enter_autocast,
     torch.amp.autocast_mode._exit_autocast: _exit_autocast,
     F.gaussian_nll_loss: _gaussian_nll_loss,
