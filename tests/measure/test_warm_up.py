@@ -34,7 +34,7 @@ def test_each_backend_runs_its_first_candidate_whatever_another_does(monkeypatch
     monkeypatch.setattr(room, "load_candidate", load)
     monkeypatch.setattr(room, "make_problem", lambda workload, rng: type("P", (), {"tensors": ()}))
     monkeypatch.setattr(room, "function", lambda name: lambda *arguments: None)
-    first, second = Candidate("a", "k0"), Candidate("a", "k1", {})
+    first, second = Candidate("a", "k0"), Candidate("a", "k1")
     backends = [
         Listed("missing", LibraryMissing("no library", "one", "install it")),
         Listed("declines", Decline("declines", "a reason", "nothing")),

@@ -105,10 +105,8 @@ def test_results_are_the_same(name: str) -> None:
     func = TILED[name]().with_attr("op_pattern", 4)
     tiled = cpu.scheduled(func)
     assert tiled.attrs["op_pattern"] == 4
-    tiled = without_source(tvm.IRModule({"main": tiled}))[
-        "main"
-    ]  # TVM prints no function in another
-    text = tiled.script()
+    mod = without_source(tvm.IRModule({"main": tiled}))  # TVM prints no function in another
+    text = mod["main"].script()
     assert "T.parallel" in text and "T.vectorized" in text
     rng = np.random.default_rng(0)
     arrays = [

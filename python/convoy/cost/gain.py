@@ -42,7 +42,7 @@ class Belief:
         errors: The errors of estimates that are known, of all workloads.
 
     Attributes:
-        unknown: Whether there is no estimate of any candidate.
+        unestimated: Whether there is no estimate of any candidate.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Belief:
         count: int = 1,
         errors: Errors | None = None,
     ) -> None:
-        self.workload, self.unknown = workload, not any(left.values())
+        self.workload, self.unestimated = workload, not any(left.values())
         self._count, self._least_us = count, least_us(workload, device)
         self._left = {
             candidate: self._log(candidate, estimate) for candidate, estimate in left.items()
@@ -108,7 +108,7 @@ class Belief:
             best = min(gains, key=lambda candidate: (-gains[candidate], candidate))
             return self._count * gains[best], best
         best = _least(expected)
-        if self.unknown:
+        if self.unestimated:
             return self.best_us, best
         first, spread = expected[best]
         others = [log for candidate, (log, _) in expected.items() if candidate != best]
@@ -129,14 +129,17 @@ class Belief:
 def most_gain(
     beliefs: Sequence[Belief], least_us: float, all_of_them: bool
 ) -> list[tuple[Belief, Candidate]]:
-    """Return up to AT_ONCE candidates to measure next, one of each workload: of those that nothing
-    is known of, then the largest expected gains above ``least_us``, then those that have to be;
-    without ``all_of_them`` the latter alone."""
+    """Return up to AT_ONCE candidates to measure next, one of each workload: those without any
+    estimate first, the others by expected gain.
+
+    A workload counts where the gain exceeds ``least_us`` or a measurement is required
+    (:attr:`Belief.blind`); without ``all_of_them`` only where it is required.
+    """
     found = []
     for belief in beliefs:
         gain, candidate = belief.next()
         if candidate is not None and (belief.blind or (all_of_them and gain > least_us)):
-            first = belief.blind and belief.unknown
+            first = belief.blind and belief.unestimated
             found.append((not first, -gain, belief.workload.key, belief, candidate))
     found.sort(key=lambda item: item[:3])
     return [(belief, candidate) for *_, belief, candidate in found[:AT_ONCE]]

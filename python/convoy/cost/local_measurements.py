@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..backends.base import Backend
 from ..errors import CacheUnwritable, ConvoyError, LibraryMissing
 from ..ir.candidate import Candidate
+from ..ir.defaults import SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
@@ -35,7 +36,7 @@ class LocalMeasurements:
         backends: Mapping[str, Backend],
         device: Device,
         save: Save | None = None,
-        samples_ms: float = 20.0,
+        samples_ms: float = SAMPLES_MS,
     ) -> None:
         self._backends, self._device, self._save = backends, device, save
         self._samples_ms = samples_ms

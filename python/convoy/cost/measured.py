@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
+from ..ir.defaults import QUICK_SAMPLES_MS, SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
@@ -25,8 +26,6 @@ IN_TURN = 4
 #: Measuring ends before the budget where the next measurement is expected to gain less than this
 #: part of the network's time.
 LEAST_GAIN = 1e-4
-#: Milliseconds for the samples of one measurement, without a budget and within one.
-SAMPLES_MS, HASTY_MS = 20.0, 8.0
 _log = logging.getLogger("convoy")
 
 
@@ -37,9 +36,9 @@ class MeasuredCost(CostModel):
         most: Candidates of one backend that are measured for a workload, recorded ones counted:
             its best guesses, by priority. None: all of them.
         budget: Seconds of measuring in all, which go to the measurements with the largest expected
-            gain (:mod:`.gain`); what is left out is estimated. A backend with a recorded candidate
-            for a workload is not measured for it again. Whatever the budget, one candidate is
-            measured for each workload of which nothing is recorded. None: everything is measured.
+            gain (:mod:`.gain`). A backend with a recorded candidate for a workload is not measured
+            for it again. Whatever the budget, one candidate is measured for each workload of
+            which nothing is recorded. None: everything is measured.
     """
 
     source = "measured"
@@ -57,7 +56,7 @@ class MeasuredCost(CostModel):
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
         self._device, self._recorded, self._most, self._clock = device, recorded, most, clock
-        samples_ms = SAMPLES_MS if budget is None else HASTY_MS
+        samples_ms = SAMPLES_MS if budget is None else QUICK_SAMPLES_MS
         self._measurements = LocalMeasurements(self._backends, device, save, samples_ms)
         self.thorough, self._left = budget is None, budget
         self.estimating = budget is not None

@@ -14,6 +14,7 @@ from ..backends.base import Binary
 from ..backends.load import load_binary
 from ..errors import ConvoyError
 from ..ir.candidate import Candidate
+from ..ir.defaults import SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
@@ -49,7 +50,7 @@ def measure(
     device: Device,
     *,
     best_us: float | None = None,
-    budget_ms: float = 20.0,
+    budget_ms: float = SAMPLES_MS,
     cold: bool = True,
 ) -> Measurement:
     """Measure one built candidate on the current GPU.

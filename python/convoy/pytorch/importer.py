@@ -18,10 +18,10 @@ from . import attention, decompositions, operators
 from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
+from .idempotent_writes import remove_idempotent_writes
 from .input_names import name_inputs
 from .promotion import promote
 from .refusal import EXPECTED, PARTS, called, raised
-from .settled import leave_out_settled
 from .structure import Structure
 from .translator import decomposed, translate
 
@@ -117,7 +117,7 @@ def to_relax(
             step("decompose operators", 0, 2)
             program = decomposed(program, table)
             if not (training or writes):
-                leave_out_settled(program)
+                remove_idempotent_writes(program)
             _check(program, training)
             step("convert operators", 1, 2)
             promote(program)

@@ -1,4 +1,4 @@
-"""Writes to parameters and buffers that the first call settles.
+"""Writes to parameters and buffers that are idempotent: the second call would write the same.
 
 Some modules compute weights when they are called, such as one convolution from the three that were
 trained, or clamp them. A compiled function need not write what each call would write again.
@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 
-def leave_out_settled(program: ExportedProgram) -> None:
+def remove_idempotent_writes(program: ExportedProgram) -> None:
     """Remove from a functional program the writes whose values depend on no input and are the same
     in the second call as in the first."""
     signature = program.graph_signature
