@@ -85,9 +85,12 @@ def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """Spare LLVM's optimizations, most of the time of small networks, where tests are of what comes
     before them. ``--slow`` keeps them."""
     if _folder(request.path) in _UNOPTIMIZED and not request.config.getoption("--slow"):
+        from convoy.lower import executable
+
         from .helpers import unoptimized
 
         unoptimized.register()
+        monkeypatch.setattr(executable, "LLVM_LEVEL", None)
         monkeypatch.setattr(unoptimized, "enabled", True)
 
 

@@ -1,5 +1,6 @@
 """LLVM without optimizations, and kernels that do not check their arguments, which is most of the
-code of small ones, for targets that do not ask for a level.
+code of small ones, for targets that do not ask for a level. Convoy's own level is left out by the
+fixture that enables it, ``_unoptimized`` in ``tests/conftest.py``.
 
 Other tests compile as for a user: ``tests/lower``, ``tests/graph``, ``tests/test_pipeline.py``.
 """

@@ -241,3 +241,35 @@ def test_pooling_that_llvm_breaks_at_two_levels():
     vm = relax.VirtualMachine(lower(normalize(bb.get(), dtype="float32"), "llvm"), tvm.cpu())
     ones = np.ones((1, 5, 6, 2), "float32")
     np.testing.assert_allclose(vm["main"](tvm.runtime.tensor(ones)).numpy(), ones[:, 1:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("target", "broken", "levels"),
+    [
+        ("llvm", 0, [2]),
+        ("llvm", 1, [2, 1]),
+        ({"kind": "llvm", "mcpu": "x86-64-v3"}, 0, [2]),
+        ({"kind": "llvm", "opt-level": 0}, 0, [0]),
+        ({"kind": "llvm", "opt-level": 1}, 0, [1]),
+        ({"kind": "llvm", "opt-level": 3}, 2, [3, 2, 1]),
+    ],
+)
+def test_level_of_llvm(target, broken, levels, monkeypatch):
+    """That of the user, else 2; a lower one where LLVM's code does not verify."""
+    asked, compile_ = [], tvm.compile
+
+    def recorded(mod, target, **options):
+        asked.append(target)
+        if len(asked) <= broken:
+            raise tvm.error.InternalError("LLVM module verification failed with errors")
+        return compile_(mod, target, **options)
+
+    monkeypatch.setattr(tvm, "compile", recorded)
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((5,), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(op.add(x, x)))
+    target = tvm.target.Target(target)
+    vm = relax.VirtualMachine(lower(bb.get(), target), tvm.cpu())
+    assert vm["main"](tvm.runtime.tensor(np.ones(5, "float32"))).numpy().tolist() == [2] * 5
+    assert [int(one.attrs["opt-level"]) for one in asked] == levels
+    assert {one.attrs.get("mcpu") for one in asked} == {target.attrs.get("mcpu")}

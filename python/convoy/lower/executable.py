@@ -25,6 +25,12 @@ from .output_views import OutputViews
 from .passes import call_passes, memory_passes, to_kernels
 from .strided_kernels import external_functions, on_slices
 
+#: LLVM's optimization level for CPU targets that name none; None leaves it to TVM, whose 3 compiles
+#: three times as long for kernels that are no faster.
+LLVM_LEVEL: int | None = 2
+_OPTION = "opt-level"
+_BROKEN = "LLVM module verification failed"
+
 
 def lower(
     mod: tvm.IRModule, target: str | tvm.target.Target, cuda_graph: bool = True
@@ -73,21 +79,27 @@ def _compile(
             lowered = lowered.with_attr("external_mods", external(rescheduled(lowered)))
         return _verified(without_source(lowered), target)
 
+    target = _with_level(target)
     executable, built = compiled(lowered, target, build)
     return executable, rescheduled(built)
 
 
-def _verified(
-    lowered: tvm.IRModule, target: tvm.target.Target, milder: tuple[int, ...] = (2, 1)
-) -> relax.VMExecutable:
+def _with_level(target: tvm.target.Target) -> tvm.target.Target:
+    """Return a target with Convoy's level of LLVM where it is of a CPU and names none."""
+    if target.kind.name != "llvm" or _OPTION in target.attrs or LLVM_LEVEL is None:
+        return target
+    return tvm.target.Target({**target.export(), _OPTION: LLVM_LEVEL})
+
+
+def _verified(lowered: tvm.IRModule, target: tvm.target.Target) -> relax.VMExecutable:
     """Compile; where LLVM's vectorizer breaks a small matmul or pooling, at a milder level."""
     try:
         return tvm.compile(lowered, target, relax_pipeline=None)
     except tvm.error.InternalError as err:
-        if not milder or "LLVM module verification failed" not in str(err):
+        level = int(target.attrs.get(_OPTION, 3)) - 1
+        if target.kind.name != "llvm" or level < 1 or _BROKEN not in str(err):
             raise
-    target = tvm.target.Target({**target.export(), "opt-level": milder[0]})
-    return _verified(lowered, target, milder[1:])
+    return _verified(lowered, tvm.target.Target({**target.export(), _OPTION: level}))
 
 
 def lower_modules(
