@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -333,7 +334,7 @@ def test_dynamic_shapes_are_refused() -> None:
         convoy.build(builder.get(), "llvm")
 
 
-def test_a_module_for_an_absent_gpu(network, tmp_path) -> None:
+def test_a_module_for_an_absent_gpu(network, tmp_path, monkeypatch) -> None:
     """TVM's default without a GPU is sm_50, for which bfloat16 is taken apart into integers; and
     its runtime library by itself does not read what holds kernels for one."""
     module, params = network
@@ -343,7 +344,10 @@ def test_a_module_for_an_absent_gpu(network, tmp_path) -> None:
         part.inspect_source("cuda") for part in _parts(built.module.mod) if part.kind == "cuda"
     ]
     assert sources and all("nv_bfloat16" in source for source in sources)
+    built.export_library(tmp_path / "linked.so", cc="g++")
+    monkeypatch.setenv("PATH", str(tmp_path))  # no linker is needed
     built.export_library(tmp_path / "net.so")
+    assert _data(tmp_path / "net.so") == _data(tmp_path / "linked.so")
     script = "import convoy, sys; print(convoy.load(sys.argv[1]).meta.precision)"
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "net.so")], capture_output=True, text=True,
@@ -353,6 +357,13 @@ def test_a_module_for_an_absent_gpu(network, tmp_path) -> None:
         assert "LibraryMissing" in done.stderr
     else:
         assert done.stdout.strip() == "bfloat16", done.stderr
+
+
+def _data(path: Path) -> bytes:
+    """Return what TVM's loader reads of a shared object."""
+    library = ctypes.CDLL(str(path))
+    size = ctypes.c_uint64.in_dll(library, "__tvm_ffi__library_bin").value
+    return bytes((ctypes.c_uint8 * size).in_dll(library, "__tvm_ffi__library_bin"))
 
 
 def _parts(module):

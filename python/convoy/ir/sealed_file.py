@@ -12,7 +12,7 @@ import hashlib
 import os
 import struct
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import CacheUnwritable, CorruptArtefact, InvalidOption
@@ -34,8 +34,16 @@ def sealed(write: Callable[[str], object], folder: Path | None = None) -> bytes:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".convoy-") as below:
         made = Path(below) / "module.so"
         write(str(made))
-        body = made.read_bytes()
-    return body + _SEAL.pack(len(body), hashlib.sha256(body).digest(), _MAGIC)
+        return seal([made.read_bytes()])
+
+
+def seal(parts: Sequence[bytes | memoryview]) -> bytes:
+    """Join the parts of a shared object, with a seal at the end."""
+    found, length = hashlib.sha256(), 0
+    for part in parts:
+        found.update(part)
+        length += len(part)
+    return b"".join([*parts, _SEAL.pack(length, found.digest(), _MAGIC)])
 
 
 def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes]) -> None:

@@ -15,11 +15,13 @@ from ..errors import CorruptArtefact, InvalidOption, LibraryMissing
 from ..ir.artifact import Meta
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
-from ..ir.sealed_file import private_copy, read_sealed, sealed, write_sealed
+from ..ir.sealed_file import private_copy, read_sealed, seal, sealed, write_sealed
 from .quiet import without_scope_warnings
 from .session import Session
+from .shared_object import packed, shared_object
 
 if TYPE_CHECKING:
+    import numpy as np
     import tvm
 
 #: A hash of the whole file, which the linker takes longer for than for all else.
@@ -54,8 +56,9 @@ class CompiledModule:
     def export_library(self, path: str | os.PathLike[str], **options: object) -> None:
         """Write a self-contained shared object; ``options`` are passed to TVM's export_library.
 
-        Options have no effect on a module from the build cache, which is linked already; a warning
-        says so. Raises CacheUnwritable if the folder cannot be written.
+        A linker is needed only with options, and for modules with code for the CPU. Options have no
+        effect on a module from the build cache, which is linked already; a warning says so. Raises
+        CacheUnwritable if the folder cannot be written.
         """
         write_sealed(path, lambda folder: self.linked(folder, **options))
 
@@ -73,7 +76,13 @@ class CompiledModule:
         if not hasattr(self.module, "export_library"):
             raise InvalidOption("export of a module that was loaded from a file", "a built module")
         with without_scope_warnings():
+            if (data := None if options else self._data()) is not None:
+                return seal(shared_object(data))
             return sealed(lambda file: self._export(file, **options), folder)
+
+    def _data(self) -> np.ndarray | None:
+        """Serialize the module; None where part of it has to be linked."""
+        return packed(self.module.mod) if self.meta.target == "cuda" else None
 
     def _export(self, file: str, **options: object) -> None:
         """Have TVM link a file, with its temporary files beside it."""
