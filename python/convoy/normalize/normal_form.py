@@ -16,7 +16,7 @@ The passes, in order:
     RecognizeFolds       transposed convolutions that add up patches -> sums of the patches
     HeightOne            convolutions over one dimension -> over images of height 1
     ChannelsLast         NHWC activations, OHWI filters
-    EliminateCommonSubexpr  what is computed twice -> computed once
+    EliminateCommonCalls what is computed twice -> computed once
     NestPools            maxima over large windows -> maxima of those over smaller ones
     LargePools           large windows -> rows, then columns, or reductions
     ShortProducts        linear layers over a few heads, permuted -> element-wise
@@ -48,7 +48,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import tvm
-from tvm import relax
 
 from ..graph.bind import bind_params, check_static, straight_line
 from ..progress import step
@@ -59,6 +58,7 @@ from .affine_data import FoldData
 from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
+from .common_calls import EliminateCommonCalls
 from .covering_filters import FlattenCovered
 from .few_outputs import FoldFewOutputs
 from .height_one import HeightOne
@@ -151,7 +151,7 @@ def passes(dtype: str) -> list[Pass]:
         HeightOne(),
         ChannelsLast(),
         Simplify(),
-        relax.transform.EliminateCommonSubexpr(call_only=True),
+        EliminateCommonCalls(),
         NestPools(),
         LargePools(),
         ShortProducts(),

@@ -151,6 +151,12 @@ class MatchGraph:
             found.setdefault(subgraph.root, []).append(subgraph)
         return found
 
+    @functools.cached_property
+    def folded(self) -> dict[relax.Expr, relax.Expr]:
+        """Operands that were folded into constants when the module was rewritten; it is rewritten
+        more than once, and copies of all weights take their time."""
+        return {}
+
     def workloads(self) -> list[Workload]:
         """Return the distinct workloads of all subgraphs, in program order."""
         found = (subgraph.workload for subgraph in self.subgraphs)

@@ -21,13 +21,15 @@ def rewrite(
     chosen: Mapping[str, str],
     external_module: tvm.runtime.Module | None = None,
     subgraphs: Iterable[Subgraph] | None = None,
+    folded: dict[relax.Expr, relax.Expr] | None = None,
 ) -> tvm.IRModule:
     """Replace subgraphs by ``call_dps_packed`` of external functions.
 
     ``chosen`` maps ids of subgraphs of ``mod`` (see ``find_subgraphs``) to symbols. A function gets
     the workload's operands in order, outputs last (see ``Workload``). ``external_module`` provides
     the symbols and is linked into the executable; without it they are looked up among the global
-    functions when the virtual machine starts.
+    functions when the virtual machine starts. ``folded`` keeps constants that operands fold into
+    for the next time that the same subgraphs are replaced.
 
     Raises InvalidOption for an unknown subgraph or for two subgraphs that share an operation.
     """
@@ -48,7 +50,7 @@ def rewrite(
                 )
             taken[name] = subgraph_id
         by_output[subgraph.outputs[0]] = (subgraph, symbol)
-    mod = _ReplaceSubgraphs(by_output)(mod)
+    mod = _ReplaceSubgraphs(by_output, {} if folded is None else folded)(mod)
     if external_module is not None:
         attached = list((mod.attrs or {}).get("external_mods", []))
         mod = mod.with_attr("external_mods", [*attached, external_module])
@@ -72,9 +74,14 @@ class _ReplaceSubgraphs(Rewriter):
     """Emits a subgraph's call in place of its first output: all operands are bound there, and no
     output is read earlier. Covered bindings become dead code."""
 
-    def __init__(self, by_output: Mapping[str, tuple[Subgraph, str]]) -> None:
+    def __init__(
+        self,
+        by_output: Mapping[str, tuple[Subgraph, str]],
+        folded: dict[relax.Expr, relax.Expr],
+    ) -> None:
         super().__init__()
         self._by_output = by_output
+        self._folded = folded
         self._second: dict[str, relax.Expr] = {}
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
@@ -104,7 +111,9 @@ class _ReplaceSubgraphs(Rewriter):
     def _operand(self, operand: relax.Expr) -> relax.Expr:
         """Return an operand as a variable or constant; a reshape is made once for all who read
         it."""
-        value = self.rename(_folded(operand))
+        if operand not in self._folded:
+            self._folded[operand] = _folded(operand)
+        value = self.rename(self._folded[operand])
         if op_name(value) == "relax.reshape":
             source = self.emit(value.args[0])
             return self.reshaped(source, shape_of(self.builder.normalize(value)))

@@ -82,7 +82,7 @@ class Placement:
     def rewritten(self) -> tvm.IRModule:
         """The module with calls of external functions in place of the plan's subgraphs."""
         chosen = {c.subgraph: symbol for symbol, c in self.plan.functions().items()}
-        return rewrite(self.module, chosen, subgraphs=self.subgraphs)
+        return rewrite(self.module, chosen, subgraphs=self.subgraphs, folded=self.graph.folded)
 
     def total_us(self) -> float:
         """Return the value that the search minimizes: the sum of all costs under the plan's
