@@ -15,6 +15,8 @@ BIN := $(VENV)/bin
 comma := ,
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED := pyproject.toml CMakeLists.txt $(wildcard codegen/runtime/* codegen/include/convoy/*)
+# Without byte code, each process that a test starts compiles Convoy's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 STYLED = git ls-files -z 'codegen/*.h' 'codegen/*.cc' 'codegen/*.cuh' 'codegen/*.cu' \
 	'tests/*.h' 'tests/*.cc' ':!tests/kernels/golden'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,9 @@ def _imports(name: str, path: Path) -> set[str]:
     return (found & MODULES.keys()) - {"", name}
 
 
-IMPORTS = {name: _imports(name, path) for name, path in MODULES.items()}
+@functools.cache
+def _all_imports() -> dict[str, set[str]]:
+    return {name: _imports(name, path) for name, path in MODULES.items()}
 
 
 def _circles() -> list[list[str]]:
@@ -88,7 +91,7 @@ def _circles() -> list[list[str]]:
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
         stack.append(name)
-        for other in sorted(IMPORTS[name]):
+        for other in sorted(_all_imports()[name]):
             if other not in index:
                 visit(other)
                 low[name] = min(low[name], low[other])
@@ -118,7 +121,7 @@ def _packages(circle: list[str]) -> tuple[str, ...]:
 def _upward() -> dict[str, set[str]]:
     """ "file -> package" of every upward import, with the modules imported."""
     found: dict[str, set[str]] = defaultdict(set)
-    for name, imports in IMPORTS.items():
+    for name, imports in _all_imports().items():
         for other in imports:
             if name and ORDER.index(_package_of(other)) > ORDER.index(_package_of(name)):
                 found[f"{name} -> {_package_of(other)}"].add(other)
