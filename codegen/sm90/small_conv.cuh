@@ -2,18 +2,18 @@
 // chain of kernels (convoy/programmatic_abi.h).
 //
 // A cluster computes a tile of output pixels x channels. Its blocks share the reduction: each adds up
-// its own part of the steps (a tap of the filter, 128 bytes of channels) with wgmma and sends the
+// its own part of the steps (a tap of the filter, 128 bytes of channels) with wgmma and copies the
 // fp32 sums of a row to the block that owns the row, through distributed shared memory. That one adds
 // them up in a fixed order, applies the epilogue and writes the row. Before a block waits for the
 // kernels before this one, constant weights of its first steps are on their way.
 #pragma once
 
 #include "cluster.cuh"
-#include "cluster_async.cuh"
+#include "cluster_copy.cuh"
 #include "grid_control.cuh"
 #include "ptx.cuh"
-#include "quad.cuh"
 #include "small_conv_exact.cuh"
+#include "vector16.cuh"
 
 #include "../depthwise/epilogue.cuh"
 
@@ -34,19 +34,20 @@ struct SmallConvParams {
 // The activation that the launch chooses, behind the residual.
 struct ChosenActivation {
   static constexpr bool kResidualLast = false;
-  static __device__ void apply(float (&x)[4], const SmallConvParams& params) {
-    depthwise::activate<4>(x, params.activation, params.clip_min, params.clip_max);
+  template <int N>
+  static __device__ void apply(float (&x)[N], const SmallConvParams& params) {
+    depthwise::activate<N>(x, params.activation, params.clip_min, params.clip_max);
   }
 };
 
-// One thread: the steps of this block, weights of the first ones before the wait.
+// One warp: the steps of this block, weights of the first ones before the wait. Each lane prepares
+// one of those, so that nothing is computed between the wait and the copies.
 template <class Config>
 __device__ void produce(const SmallConvParams& params, const SmallConvShared<Config>& shared,
                         SmallConvSteps steps) {
   const SmallConvShape& shape = params.shape;
   const SmallConvPixel first = small_conv_pixel(shape, blockIdx.z * Config::kRows);
   const int column = blockIdx.y * Config::kColumns, early = min(steps.count(), params.stages);
-  auto step_at = [&](int i) { return small_conv_step(shape, steps.begin + i, Config::kChunk); };
   auto load_weights = [&](const SmallConvStep& step, int stage) {
     barrier_expect(shared.full(stage), Config::kStageBytes);
     load_3d(shared.b(stage), &params.w, shared.full(stage), step.channel, step.tap, column);
@@ -55,14 +56,17 @@ __device__ void produce(const SmallConvParams& params, const SmallConvShared<Con
     load_im2col(shared.a(stage), &params.x, shared.full(stage), step.channel, first.w, first.h,
                 first.n, step.offset_w, step.offset_h);
   };
+  const int lane = threadIdx.x % 32;
+  SmallConvStep step = small_conv_step(shape, steps.begin + lane, Config::kChunk);
   if (!params.constant_weights) wait_for_predecessors();
-  for (int i = 0; i < early; ++i) load_weights(step_at(i), i);
+  if (lane < early) load_weights(step, lane);
   if (params.constant_weights) wait_for_predecessors();
-  for (int i = 0; i < early; ++i) load_pixels(step_at(i), i);
+  if (lane < early) load_pixels(step, lane);
+  if (lane != early - 1) return;
   int stage = 0;
   uint32_t parity = 0;
   for (int i = early; i < steps.count(); ++i) {
-    const SmallConvStep step = step_at(i);
+    step = small_conv_next(shape, step, Config::kChunk);
     barrier_wait(shared.empty(stage), parity);
     load_weights(step, stage);
     load_pixels(step, stage);
@@ -70,91 +74,104 @@ __device__ void produce(const SmallConvParams& params, const SmallConvShared<Con
   }
 }
 
-// A warpgroup: the sums of its 64 rows over the steps of this block.
+// A warpgroup: the sums of its 64 rows over every kParts-th step, beginning at `part`.
 template <class Config>
-__device__ void multiply(const SmallConvShared<Config>& shared, int count,
+__device__ void multiply(const SmallConvShared<Config>& shared, int count, int rows, int part,
                          float (&d)[Config::kColumns / 2]) {
   using Mma = MmaRows<typename Config::Element, Config::kColumns>;
-  const int group = threadIdx.x / 128;
-  int stage = 0, last = 0;
+  int stage = part, last = 0;
   uint32_t parity = 0;
-  for (int i = 0; i < count; ++i) {
+  for (int i = part; i < count; i += Config::kParts) {
     barrier_wait(shared.full(stage), parity);
-    uint64_t a = operand(shared.a(stage) + group * 8192, 16, 1024);
+    uint64_t a = operand(shared.a(stage) + rows * 8192, 16, 1024);
     uint64_t b = operand(shared.b(stage), 16, 1024);
     mma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; ++k) Mma::mma(d, a + 2 * k, b + 2 * k, i > 0 || k > 0);
+    for (int k = 0; k < 4; ++k) Mma::mma(d, a + 2 * k, b + 2 * k, i > part || k > 0);
     mma_commit();
-    if (i > 0) {
+    if (i > part) {
       mma_wait<1>();
       if (threadIdx.x % 128 == 0) barrier_arrive(shared.empty(last));
     }
     last = stage;
-    if (++stage == shared.stages) stage = 0, parity ^= 1;
+    stage += Config::kParts;
+    if (stage >= shared.stages) stage = part, parity ^= 1;
   }
   mma_wait<0>();
   pin(d);
 }
 
-// Sends every row of sums to the block that owns it. Neighbouring lanes exchange halves, so that the
-// even one has four columns of its upper row, the odd one of the lower row.
+__device__ __forceinline__ void store_shared(uint32_t address, float a, float b) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
+}
+
+// Writes the sums of a warp, 16 rows of kPitch floats.
 template <class Config>
-__device__ void send_sums(const SmallConvShared<Config>& shared, const SmallConvOwners& owners,
-                          const float (&d)[Config::kColumns / 2]) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const bool odd = lane & 1;
-  const int row = 16 * warp + lane / 4 + 8 * odd;
-  const int owner = owners.owner(row);
-  const int place = owners.place(row, cluster_rank()) * Config::kPitch + lane % 4 / 2 * 4;
-  const uint32_t to = cluster_address(shared.sums() + 4 * place, owner);
-  const uint32_t barrier = cluster_address(shared.all_sums(), owner);
+__device__ void write_sums(uint32_t rows, const float (&d)[Config::kColumns / 2]) {
+  const int lane = threadIdx.x % 32;
+  const uint32_t to = rows + 4 * (lane / 4 * Config::kPitch + lane % 4 * 2);
 #pragma unroll
   for (int j = 0; j < Config::kColumns / 8; ++j) {
-    const float* v = &d[4 * j];
-    const float x = __shfl_xor_sync(~0u, odd ? v[0] : v[2], 1);
-    const float y = __shfl_xor_sync(~0u, odd ? v[1] : v[3], 1);
-    if (odd) {
-      store_async(to + 32 * j, barrier, x, y, v[2], v[3]);
-    } else {
-      store_async(to + 32 * j, barrier, v[0], v[1], x, y);
-    }
+    store_shared(to + 32 * j, d[4 * j], d[4 * j + 1]);
+    store_shared(to + 32 * j + 32 * Config::kPitch, d[4 * j + 2], d[4 * j + 3]);
   }
 }
 
-// The epilogue's operands of the outputs that a thread writes: four channels of several rows.
+// Copies the 16 rows of sums of a warp to the blocks that own them, and waits for the rows of this
+// block.
+template <class Config>
+__device__ void exchange_sums(const SmallConvShared<Config>& shared, int slices, int part,
+                              int first_row, uint32_t rows) {
+  fence_shared_for_async();
+  __syncwarp();
+  const int lane = threadIdx.x % 32, own_rows = Config::kRows / slices;
+  const int run = min(own_rows, 16), row = first_row + lane * run;
+  if (lane * run < 16) {
+    const int owner = row / own_rows;
+    const int place = (cluster_rank() * Config::kParts + part) * own_rows + row % own_rows;
+    copy_to_block(cluster_address(shared.sums() + place * Config::kPitch * 4, owner),
+                  rows + lane * run * Config::kPitch * 4, run * Config::kPitch * 4,
+                  cluster_address(shared.all_sums(), owner));
+  }
+  __syncwarp();
+  cluster_wait(shared.all_sums(), 0);
+}
+
+// The outputs that a thread writes, 16 bytes in each of several rows, and their epilogue.
 template <class Config>
 struct SmallConvOutputs {
-  using Quad = sm90::Quad<typename Config::Element>;
-  using Raw = typename Quad::Raw;
+  using Vector = Vector16<typename Config::Element>;
+  using Raw = typename Vector::Raw;
   static constexpr bool kResidualLast = Config::Activation::kResidualLast;
-  static constexpr int kQuads = Config::kColumns / 4;
-  static constexpr int kMost = Config::kRows * kQuads / Config::kConsumers;  // rows of a thread
-  static constexpr int kRowStep = Config::kConsumers / kQuads;
+  static constexpr int kWidth = Vector::kCount, kVectors = Config::kColumns / kWidth;
+  static constexpr int kRowStep = Config::kConsumers / kVectors;
+  static CONVOY_HD constexpr int rows_of_thread(int own_rows) {
+    return (own_rows + kRowStep - 1) / kRowStep;
+  }
+  static constexpr int kMost = rows_of_thread(Config::kRows);
 
   const SmallConvParams& params;
   const int own_rows;
-  const int column = threadIdx.x % kQuads * 4;
+  const int first_row = threadIdx.x / kVectors, column = threadIdx.x % kVectors * kWidth;
   const int channel = blockIdx.y * Config::kColumns + column;
   const int first_pixel = blockIdx.z * Config::kRows + cluster_rank() * own_rows;
-  float bias[4] = {};
-  Raw residual[kMost] = {};
+  Raw bias = {}, residual[kMost] = {};
 
   __device__ SmallConvOutputs(const SmallConvParams& p, int own_rows)
       : params(p), own_rows(own_rows) {}
 
-  __device__ int row(int i) const { return threadIdx.x / kQuads + i * kRowStep; }
+  __device__ int row(int i) const { return first_row + i * kRowStep; }
   __device__ bool is_there(int i) const {
     return row(i) < own_rows && first_pixel + row(i) < params.shape.pixels &&
            channel < params.shape.k;
   }
   __device__ int64_t place(int i) const {
-    return (int64_t(first_pixel + row(i)) * params.shape.k + channel) / 4;
+    return int64_t(first_pixel + row(i)) * (params.shape.k / kWidth) + channel / kWidth;
   }
 
   __device__ void load() {
     if (params.bias && channel < params.shape.k) {
-      Quad::unpack(static_cast<const Raw*>(params.bias)[channel / 4], bias);
+      bias = static_cast<const Raw*>(params.bias)[channel / kWidth];
     }
     if (!params.residual) return;
 #pragma unroll
@@ -163,24 +180,44 @@ struct SmallConvOutputs {
     }
   }
 
-  __device__ void store(const SmallConvShared<Config>& shared, int slices) const {
+  // `sums` holds the owned rows of each block and part, one behind the other.
+  template <int kSlices>
+  __device__ void store(uint32_t sums) {
+    constexpr int kOwnRows = Config::kRows / kSlices, kCount = rows_of_thread(kOwnRows);
+    if (kOwnRows < kRowStep && first_row >= kOwnRows) return;
+    float sum[kCount * kWidth], start[kWidth], other[kWidth];
+    Vector::pin(bias);
+    Vector::unpack(bias, start);
 #pragma unroll
-    for (int i = 0; i < kMost; ++i) {
-      if (!is_there(i)) continue;
-      float sum[4], other[4];
-      Quad::unpack(residual[i], other);
+    for (int i = 0; i < kCount; ++i) {
+      Vector::pin(residual[i]);
+      Vector::unpack(residual[i], other);
 #pragma unroll
-      for (int v = 0; v < 4; ++v) sum[v] = kResidualLast ? bias[v] : bias[v] + other[v];
-      uint32_t at = shared.sums() + 4 * (row(i) * Config::kPitch + column);
-      for (int slice = 0; slice < slices; ++slice) {
-        const float4 part = load_shared_float4(at);
-        sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
-        at += 4 * own_rows * Config::kPitch;
+      for (int v = 0; v < kWidth; ++v) {
+        sum[i * kWidth + v] = kResidualLast ? start[v] : start[v] + other[v];
       }
-      Config::Activation::apply(sum, params);
 #pragma unroll
-      for (int v = 0; v < 4 && kResidualLast; ++v) sum[v] += other[v];
-      static_cast<Raw*>(params.y)[place(i)] = Quad::pack(sum);
+      for (int part = 0; part < kSlices * Config::kParts; ++part) {
+#pragma unroll
+        for (int v = 0; v < kWidth; v += 4) {
+          const int at = (part * kOwnRows + row(i)) * Config::kPitch + column + v;
+          const float4 x = load_shared_float4(sums + 4 * at);
+          float* to = &sum[i * kWidth + v];
+          to[0] += x.x, to[1] += x.y, to[2] += x.z, to[3] += x.w;
+        }
+      }
+    }
+    Config::Activation::apply(sum, params);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float y[kWidth];
+      Vector::unpack(residual[i], other);
+#pragma unroll
+      for (int v = 0; v < kWidth; ++v) {
+        y[v] = sum[i * kWidth + v];
+        if (kResidualLast) y[v] += other[v];
+      }
+      if (is_there(i)) static_cast<Raw*>(params.y)[place(i)] = Vector::pack(y);
     }
   }
 };
@@ -193,16 +230,15 @@ __global__ void __launch_bounds__(Config::kThreads)
   launch_dependents();
   const int slices = gridDim.x;
   const SmallConvShared<Config> shared(raw, params.stages);
-  const SmallConvOwners owners(Config::kRows, slices);
   const SmallConvSteps steps(params.shape, cluster_rank(), slices);
   if (threadIdx.x == 0) {
     for (int i = 0; i < params.stages; ++i) {
       barrier_init(shared.full(i), 1);
-      barrier_init(shared.empty(i), Config::kWarpgroups);
+      barrier_init(shared.empty(i), Config::kRowGroups);
     }
     barrier_init(shared.all_sums(), 1);
     fence_barrier_init();
-    barrier_expect(shared.all_sums(), Config::kRows * Config::kColumns * 4);
+    barrier_expect(shared.all_sums(), Config::kAllSumBytes);
     prefetch_map(&params.x);
     prefetch_map(&params.w);
   }
@@ -211,22 +247,37 @@ __global__ void __launch_bounds__(Config::kThreads)
   } else {
     __syncthreads();
   }
-  if (threadIdx.x >= Config::kConsumers) {
-    if (threadIdx.x == Config::kConsumers) produce(params, shared, steps);
+  // Known to the compiler to be the same for all threads of a warp.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
+  if (group == Config::kConsumers / 128) {
+    produce(params, shared, steps);
     return;
   }
   wait_for_predecessors();
-  SmallConvOutputs<Config> outputs(params, owners.own_rows);
+  SmallConvOutputs<Config> outputs(params, Config::kRows / slices);
   outputs.load();
+  const int part = group / Config::kRowGroups, row_group = group % Config::kRowGroups;
   float d[Config::kColumns / 2];
   if constexpr (Config::kExact) {
     multiply_exactly(shared, steps.count(), d);
   } else {
-    multiply(shared, steps.count(), d);
+    multiply(shared, steps.count(), row_group, part, d);
   }
-  send_sums(shared, owners, d);
-  cluster_wait(shared.all_sums(), 0);
-  outputs.store(shared, slices);
+  // Sums that are exchanged lie in the ring first, where no warp multiplies any more.
+  const uint32_t rows = (slices > 1 ? shared.base : shared.sums()) + warp * Config::kWarpSumBytes;
+  if (slices > 1) sync_threads(1, Config::kConsumers);
+  write_sums<Config>(rows, d);
+  if (slices == 1) {
+    sync_threads(1, Config::kConsumers);
+    outputs.template store<1>(shared.sums());
+    return;
+  }
+  exchange_sums(shared, slices, part, row_group * 64 + warp % 4 * 16, rows);
+  cluster_meet_begin();
+  if (slices == 2) outputs.template store<2>(shared.sums());
+  if (slices == 4) outputs.template store<4>(shared.sums());
+  if (slices == 8) outputs.template store<8>(shared.sums());
+  cluster_meet_end();  // for the copies to other blocks
 }
 
 }  // namespace convoy::sm90

@@ -11,7 +11,8 @@ template <convoy::Activation kActivation>
 struct FixedActivation {
   static constexpr bool kResidualLast = is_residual_last(kActivation);
   static constexpr convoy::Activation kFunction = without_residual(kActivation);
-  static __device__ void apply(float (&x)[4], const SmallConvParams& params) {
+  template <int N>
+  static __device__ void apply(float (&x)[N], const SmallConvParams& params) {
     const ClipBounds bounds{params.clip_min, params.clip_max};
 #pragma unroll
     for (float& value : x) value = activate<kFunction>(value, bounds);

@@ -34,21 +34,25 @@ CONVOY_HD SmallConvStep small_conv_step(const SmallConvShape& s, int step, int c
           (tap - row * s.filter_w) * s.dilation_w};
 }
 
+// The step behind another one.
+CONVOY_HD SmallConvStep small_conv_next(const SmallConvShape& s, SmallConvStep step, int chunk) {
+  step.channel += chunk;
+  if (step.channel < s.chunks * chunk) return step;
+  step.channel = 0;
+  ++step.tap;
+  step.offset_w += s.dilation_w;
+  if (step.offset_w < s.filter_w * s.dilation_w) return step;
+  step.offset_w = 0;
+  step.offset_h += s.dilation_h;
+  return step;
+}
+
 // The steps of one of `slices` blocks: at least one each, as evenly as they divide.
 struct SmallConvSteps {
   int begin, end;
   CONVOY_HD SmallConvSteps(const SmallConvShape& s, int rank, int slices)
       : begin(s.taps * s.chunks * rank / slices), end(s.taps * s.chunks * (rank + 1) / slices) {}
   CONVOY_HD int count() const { return end - begin; }
-};
-
-// Which block of a cluster owns which rows of a tile, in runs of equal length.
-struct SmallConvOwners {
-  int own_rows, slices;
-  CONVOY_HD SmallConvOwners(int rows, int slices) : own_rows(rows / slices), slices(slices) {}
-  CONVOY_HD int owner(int row) const { return row / own_rows; }
-  // Row of the owner's buffer for the sums of block `rank`.
-  CONVOY_HD int place(int row, int rank) const { return rank * own_rows + row % own_rows; }
 };
 
 }  // namespace convoy::sm90

@@ -13,11 +13,13 @@
 
 namespace convoy::sm90 {
 
+// Rows in units of 64, columns, parts of the reduction within a block.
 struct SmallConvTile {
-  int warpgroups, columns;
+  int row_groups, columns, parts;
 };
-constexpr SmallConvTile kSmallConvTiles[] = {{1, 32}, {1, 64}, {1, 128}, {2, 32}, {2, 64}};
-constexpr int kSmallConvTileCount = 5, kSmallConvSplits = 4;
+constexpr SmallConvTile kSmallConvTiles[] = {{1, 32, 1}, {1, 64, 1}, {1, 128, 1}, {2, 32, 1},
+                                             {2, 64, 1}, {1, 32, 2}, {1, 64, 2}};
+constexpr int kSmallConvTileCount = 7, kSmallConvSplits = 4;
 // Two generations of kernels fit an SM. Of a kernel with few blocks no more than two do: started
 // early they would otherwise gather on the SMs that its predecessor leaves free.
 constexpr int kMostSmallConvShared = 112 << 10, kLeastSmallConvShared = 77 << 10;
@@ -44,8 +46,10 @@ int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, in
 template <class T, class Activation = ChosenActivation>
 struct SmallConv {
   static constexpr int kChunk = 128 / sizeof(T);
-  // Exact sums take twice the registers.
-  static constexpr int kMostColumns = std::is_same<T, float>::value ? 64 : 128;
+  // Exact sums take twice the registers, and all warps of a block work on one step.
+  static constexpr bool fits(SmallConvTile tile) {
+    return !std::is_same<T, float>::value || (tile.columns <= 64 && tile.parts == 1);
+  }
 
   struct State {
     SmallConvParams params;
@@ -60,9 +64,9 @@ struct SmallConv {
     if (s.groups != 1 || s.stride_h > 8 || s.stride_w > 8) return kUnsupported;
     if (s.c % 8 || s.k % 8) return kMisaligned;
     if (s.swizzle < 0 || tile(s) >= kSmallConvTileCount) return kUnsupported;
-    if (kSmallConvTiles[tile(s)].columns > kMostColumns) return kUnsupported;
+    if (!fits(kSmallConvTiles[tile(s)])) return kUnsupported;
     const int64_t steps = int64_t(s.r) * s.s * ((s.c + kChunk - 1) / kChunk);
-    if (s.split_k != 1 || slices(s) > steps) return kBadSplit;
+    if (s.split_k != 1 || slices(s) * kSmallConvTiles[tile(s)].parts > steps) return kBadSplit;
     const int reach_h = s.dilation_h * (s.r - 1), reach_w = s.dilation_w * (s.s - 1);
     for (int corner : {s.pad_top, s.pad_left, s.pad_bottom - reach_h, s.pad_right - reach_w}) {
       if (corner < -127 || corner > 127) return kUnsupported;  // a limit of tensor maps
@@ -83,7 +87,9 @@ struct SmallConv {
       case 1: return prepare_tile<1>(s, o, state);
       case 2: return prepare_tile<2>(s, o, state);
       case 3: return prepare_tile<3>(s, o, state);
-      default: return prepare_tile<4>(s, o, state);
+      case 4: return prepare_tile<4>(s, o, state);
+      case 5: return prepare_tile<5>(s, o, state);
+      default: return prepare_tile<6>(s, o, state);
     }
   }
 
@@ -118,7 +124,7 @@ struct SmallConv {
 
   template <int kTile>
   static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
-    if constexpr (kSmallConvTiles[kTile].columns <= kMostColumns) {
+    if constexpr (fits(kSmallConvTiles[kTile])) {
       return prepare_fitting<kTile>(s, o, state);
     }
     return kUnsupported;
@@ -127,7 +133,7 @@ struct SmallConv {
   template <int kTile>
   static int32_t prepare_fitting(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
     constexpr SmallConvTile kShape = kSmallConvTiles[kTile];
-    using Config = SmallConvConfig<T, kShape.warpgroups, kShape.columns, Activation>;
+    using Config = SmallConvConfig<T, kShape.row_groups, kShape.columns, kShape.parts, Activation>;
     SmallConvParams& params = state->params;
     if (int32_t code = encode_windows<T>(&params.x, o.a, s, Config::kRows)) return code;
     const int64_t c = s.c, taps = int64_t(s.r) * s.s;
@@ -140,11 +146,13 @@ struct SmallConv {
     params.y = o.d;
     params.shape = shape_of(s);
     const int steps = (params.shape.taps * params.shape.chunks + slices(s) - 1) / slices(s);
-    params.stages = 1;
+    params.stages = slices(s) > 1 ? Config::kLeastStagesToExchange : 1;
     while (params.stages < steps &&
            Config::shared_bytes(params.stages + 1) <= kMostSmallConvShared) {
       ++params.stages;
     }
+    // Each part has stages of its own.
+    if (params.stages < steps) params.stages -= params.stages % Config::kParts;
     params.activation = s.swizzle % depthwise::kActivations;
     params.clip_min = s.clip_min;
     params.clip_max = s.clip_max;

@@ -155,10 +155,12 @@ void small_conv_steps_of(const SmallConvShape* shape, int rank, int slices, int*
   out[1] = found.end;
 }
 
-void small_conv_owner_of(int rows, int slices, int row, int rank, int* out) {
-  SmallConvOwners owners(rows, slices);
-  out[0] = owners.owner(row);
-  out[1] = owners.place(row, rank);
+void small_conv_next_of(const SmallConvShape* shape, int step, int chunk, int* out) {
+  SmallConvStep found = small_conv_next(*shape, small_conv_step(*shape, step, chunk), chunk);
+  out[0] = found.tap;
+  out[1] = found.channel;
+  out[2] = found.offset_h;
+  out[3] = found.offset_w;
 }
 
 }  // extern "C"

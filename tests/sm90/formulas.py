@@ -136,9 +136,9 @@ class Formulas:
         """(begin, end)."""
         return self._fill("small_conv_steps_of", 2, (ctypes.c_int * 13)(*shape), rank, slices)
 
-    def small_conv_owner(self, rows: int, slices: int, row: int, rank: int):
-        """(owner of a row, where block ``rank`` sends it)."""
-        return self._fill("small_conv_owner_of", 2, rows, slices, row, rank)
+    def small_conv_next(self, shape: tuple[int, ...], step: int, chunk: int):
+        """What :meth:`small_conv_step` has for the step behind ``step``."""
+        return self._fill("small_conv_next_of", 4, (ctypes.c_int * 13)(*shape), step, chunk)
 
 
 @functools.cache

@@ -71,28 +71,20 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, slices: int, x, weights) 
     shape += (w.s, w.r * w.s, chunks)
     y = np.full((pixels, w.k), np.nan)
     for first in range(0, pixels, rows):
-        sums = np.full((slices, rows, w.k), np.nan)  # of each owner: rows in its buffer
+        sums = np.zeros((rows, w.k))
         for rank in range(slices):
             begin, end = f.small_conv_steps(shape, rank, slices)
             assert end > begin, "a block without a step never sees its weights"
-            tile = np.zeros((rows, w.k))
             for step in range(begin, end):
-                tap, channel, offset_h, offset_w = f.small_conv_step(shape, step, chunk)
+                tap, channel, offset_h, offset_w = at = f.small_conv_step(shape, step, chunk)
+                assert step == begin or at == f.small_conv_next(shape, step - 1, chunk)
                 own = slice(channel, min(channel + chunk, w.c))
                 filters = weights.reshape(w.k, -1, w.c)[:, tap, own]
-                tile += (
+                sums += (
                     copied(f.small_conv_pixel(shape, first), w, rows, x)(offset_h, offset_w, own)
                     @ filters.T
                 )
-            for row in range(rows):
-                owner, place = f.small_conv_owner(rows, slices, row, rank)
-                assert np.isnan(sums[owner, place]).all(), "two rows at one place"
-                sums[owner, place] = tile[row]
-        own_rows = rows // slices
-        for owner in range(slices):
-            parts = sums[owner].reshape(slices, own_rows, w.k)
-            at = first + owner * own_rows
-            y[at : at + own_rows] = parts.sum(0)[: max(0, pixels - at)]
+        y[first : first + rows] = sums[: max(0, pixels - first)]
     return y.reshape(w.n, w.p, w.q, w.k)
 
 

@@ -20,7 +20,6 @@ KERNELS = {
     "cutlass/sm90_wgrad.cuh=8d37f5a5a3c6": "cutlass/sm90_wgrad.cuh=fee52770d136",
     "hopper/dgrad_strided_library.cuh=e9eb1f7a5b13": "sm90/dgrad_strided_library.cuh=f2cc14cd9cf0",
     "hopper/stem_dgrad_library.cuh=88917e6041c4": "sm90/stem_dgrad_library.cuh=9d84a6221c55",
-    "sm90/small_conv_library.cuh=6a7e100c4cb5": "sm90/small_conv_library.cuh=fe919e7d9bcd",
     "sm90/stem_dgrad_library.cuh=720e890dc577": "sm90/stem_dgrad_library.cuh=9d84a6221c55",
     "hopper/stem_fprop_library.cuh=eea762a042de": "sm90/stem_fprop_library.cuh=930077153fbd",
     "hopper/stem_wgrad_library.cuh=c5d63f4df02a": "sm90/stem_wgrad_library.cuh=1bf6dce89dc9",

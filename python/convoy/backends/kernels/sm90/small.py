@@ -23,7 +23,7 @@ CHOSEN = ("none", "relu", "clip", "sigmoid", "silu")
 SPLITS = (1, 2, 4, 8)
 #: Elements of y for which the kernel is meant: some tiles for each SM, and more of them in float32,
 #: for which others have no tensor cores.
-MOST_OUTPUTS, MOST_EXACT_OUTPUTS = 1 << 22, 1 << 24
+MOST_OUTPUTS, MOST_EXACT_OUTPUTS = 1 << 23, 1 << 24
 #: Bytes of a pixel or filter that a step of the reduction takes.
 STEP_BYTES = 128
 ELEMENT = {**source.ELEMENT, "float32": "float", "tf32": "convoy::sm90::Tf32"}
@@ -31,14 +31,19 @@ SHORT = {**source.SHORT, "float32": "f32", "tf32": "tf32"}
 
 
 class Tile(NamedTuple):
-    """Output pixels and channels of a cluster."""
+    """Output pixels and channels of a cluster, and the parts of the reduction that warpgroups of a
+    block share."""
 
     rows: int
     columns: int
+    parts: int = 1
 
 
 #: As ``kSmallConvTiles`` in small_conv_library.cuh.
-TILES = (Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 32), Tile(128, 64))
+TILES = (
+    Tile(64, 32), Tile(64, 64), Tile(64, 128), Tile(128, 32), Tile(128, 64),
+    Tile(64, 32, 2), Tile(64, 64, 2),
+)  # fmt: skip
 #: Columns of a tile for which the registers of exact sums suffice.
 MOST_EXACT_COLUMNS = 64
 
@@ -146,9 +151,11 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
         return f"{kernel.name} is of another operation, dtype or epilogue"
     if chosen is None or chosen[2] != _chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
-    if not _fits(TILES[chosen[0]], w):
-        return f"a tile of {TILES[chosen[0]].rows}x{TILES[chosen[0]].columns} in float32"
-    return "" if chosen[1] <= steps(w) else f"{steps(w)} steps for {chosen[1]} blocks"
+    tile, split, _ = chosen
+    if not _fits(TILES[tile], w):
+        return f"{TILES[tile]} in float32"
+    parts = split * TILES[tile].parts
+    return "" if parts <= steps(w) else f"{steps(w)} steps in {parts} parts"
 
 
 def _is_exact(w: Workload) -> bool:
@@ -156,7 +163,7 @@ def _is_exact(w: Workload) -> bool:
 
 
 def _fits(tile: Tile, w: Workload) -> bool:
-    return not _is_exact(w) or tile.columns <= MOST_EXACT_COLUMNS
+    return not _is_exact(w) or (tile.columns <= MOST_EXACT_COLUMNS and tile.parts == 1)
 
 
 def _chosen(w: Workload) -> str:
@@ -175,21 +182,24 @@ def swizzles(w: Workload, device: Device) -> list[int]:
         (guess_us(tile, split, w, device), swizzle_of(number, split, _chosen(w)))
         for number, tile in enumerate(TILES)
         for split in SPLITS
-        if _fits(tile, w) and split <= steps(w)
+        if _fits(tile, w) and split * tile.parts <= steps(w)
     ]
     return [swizzle for _, swizzle in sorted(found)]
 
 
-#: Fitted to ResNet-50's layers at N = 1 and 8 on an H200, in microseconds: a launch, a wave, a step
-#: and what each row and column of the tile adds to it, the exchange of sums. Of the first four
-#: guesses the best is within 4% (geometric mean) of the best of all.
-_LAUNCH_US, _WAVE_US, _STEP_US, _ROW_US, _COLUMN_US, _SPLIT_US = 3.3, 0.8, 0.03, 9e-4, 3.2e-3, 0.1
+#: Fitted to ResNet-50's layers at N = 1, 3 and 8 on an H200, within 11%, in microseconds: a launch,
+#: what each row and column of the tile adds to a step and each output to a wave, a second part of
+#: the reduction in each block, the exchange of sums.
+_LAUNCH_US, _ROW_US, _COLUMN_US, _OUTPUT_US, _PART_US, _SPLIT_US = (
+    1.9, 1.5e-3, 1.7e-3, 1.7e-4, 0.22, 1.2,
+)  # fmt: skip
 
 
 def guess_us(tile: Tile, split: int, w: Workload, device: Device) -> float:
     """Time of a launch that starts when its predecessor has ended."""
     clusters = -(-w.k // tile.columns) * -(-w.n * w.p * w.q // tile.rows)
     waves = max(1.0, clusters * split / device.sm_count)
-    step = _STEP_US + tile.rows * _ROW_US + tile.columns * _COLUMN_US
+    step = tile.rows * _ROW_US + tile.columns * _COLUMN_US + (tile.parts - 1) * _PART_US
+    in_turn = -(-steps(w) // (split * tile.parts))
     exchange = _SPLIT_US if split > 1 else 0.0
-    return _LAUNCH_US + waves * (-(-steps(w) // split) * step + _WAVE_US) + exchange
+    return _LAUNCH_US + waves * (in_turn * step + tile.rows * tile.columns * _OUTPUT_US) + exchange
