@@ -13,7 +13,9 @@ from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.measurement import Measurement
+from convoy.ir.objective import device_us
 from convoy.ir.offer import Offer, Offers
+from convoy.ir.operands import operand_bytes, weight_bytes
 from convoy.ir.workload import Workload
 from convoy.normalize.forms import normal_forms
 
@@ -32,16 +34,24 @@ def options(workload: Workload, **cold: float | None) -> Offers:
     return Offers(workload, scored)
 
 
-def cold_of(found: Offers) -> dict[str, float | None]:
-    return {s.candidate.kernel: s.measurement.cold_us for s in found.measured}
+def added_of(found: Offers) -> dict[str, float]:
+    """What each kernel of 4 us takes longer in its network."""
+    return {s.candidate.kernel: device_us(s.measurement) - 4.0 for s in found.measured}
+
+
+def share(workload: Workload) -> float:
+    """The share of a cold cache's additional time that a network adds."""
+    weights = weight_bytes(workload) / operand_bytes(workload)
+    return l2_cache.NO_WEIGHTS * (1 - weights) + l2_cache.ONLY_WEIGHTS * weights
 
 
 def test_what_lacks_a_cold_figure_gets_what_its_rivals_take_longer() -> None:
     given = {SMALL: options(SMALL, a=5.0, b=None, c=4.6, d=4.7)}
-    assert cold_of(l2_cache.in_network(given)[SMALL]) == {
-        "a": 5.0, "b": pytest.approx(4.7), "c": 4.6, "d": 4.7,
-    }  # fmt: skip
-    assert cold_of(given[SMALL])["b"] is None, "what was given stays as it is"
+    own = share(SMALL)
+    assert added_of(l2_cache.in_network(given)[SMALL]) == pytest.approx(
+        {"a": own, "b": 0.7 * own, "c": 0.6 * own, "d": 0.7 * own}
+    )
+    assert added_of(given[SMALL])["b"] == 0.0, "what was given stays as it is"
 
 
 def test_without_rivals_that_have_one_other_workloads_tell() -> None:
@@ -49,13 +59,21 @@ def test_without_rivals_that_have_one_other_workloads_tell() -> None:
     found = l2_cache.in_network(
         {SMALL: options(SMALL, a=None), other: options(other, a=4.5, b=5.5)}
     )
-    assert cold_of(found[SMALL]) == {"a": pytest.approx(5.0)}
-    assert cold_of(l2_cache.in_network({SMALL: options(SMALL, a=None)})[SMALL]) == {"a": None}
+    assert added_of(found[SMALL]) == {"a": pytest.approx(share(SMALL))}
+    assert added_of(l2_cache.in_network({SMALL: options(SMALL, a=None)})[SMALL]) == {"a": 0.0}
+
+
+def test_results_of_other_kernels_are_in_the_cache_and_weights_are_not() -> None:
+    deep = dataclasses.replace(SMALL, h=2, w=2, c=2048, k=2048)
+    wide = dataclasses.replace(SMALL, n=64, h=56, w=56, c=64, k=64)
+    found = l2_cache.in_network({w: options(w, a=5.0) for w in (deep, wide)})
+    assert added_of(found[deep])["a"] == pytest.approx(l2_cache.ONLY_WEIGHTS, rel=0.01)
+    assert added_of(found[wide])["a"] == pytest.approx(l2_cache.NO_WEIGHTS, rel=0.02)
 
 
 def test_where_data_stay_in_the_cache_kernels_are_as_quick_as_alone() -> None:
     given = {SMALL: options(SMALL, a=5.0, b=None)}
-    assert cold_of(l2_cache.in_network(given, staying=True)[SMALL]) == {"a": 4.0, "b": 4.0}
+    assert added_of(l2_cache.in_network(given, staying=True)[SMALL]) == {"a": 0.0, "b": 0.0}
 
 
 def test_a_library_that_does_much_for_a_launch_takes_longer_after_others() -> None:
@@ -105,8 +123,8 @@ class WithCold(RandomCost):
         return [dataclasses.replace(f, cold_us=f.kernel_us + 1.0) for f in found]
 
 
-@pytest.mark.parametrize(("layers", "longer"), [(1, 0.0), (6, 1.0)])
-def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) -> None:
+@pytest.mark.parametrize(("layers", "stays"), [(1, True), (6, False)])
+def test_a_placer_knows_whether_its_network_stays(layers: int, stays: bool) -> None:
     """A layer has 4.7 MB of weights in float16."""
     from convoy.backends.kernels.cutlass.family import cutlass_backend
 
@@ -114,4 +132,5 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, longer: float) ->
     placed = Placer(forms, [cutlass_backend()], Device(), WithCold()).place("graph")
     for choice in placed.plan.choices:
         measured = choice.chosen.measurement
-        assert measured.cold_us - measured.kernel_us == pytest.approx(longer)
+        longer = 0.0 if stays else share(choice.workload)
+        assert device_us(measured) - measured.kernel_us == pytest.approx(longer)

@@ -103,4 +103,4 @@ def test_the_plan_tells_which_kernels_start_early() -> None:
     pool, conv = durations.from_plan(ops, plan)
     assert (pool.early, pool.chained_us, pool.duration_us) == (False, None, 2.0)
     assert conv.early and conv.duration_us == pytest.approx(6.55)
-    assert conv.chained_us == pytest.approx(5.05)
+    assert conv.chained_us == pytest.approx(4.5)

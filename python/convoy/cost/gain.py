@@ -1,9 +1,11 @@
 """The expected gain of a measurement, which decides what a budget is spent on.
 
-The logarithm of a candidate's time is normally distributed around its estimate, corrected by what
-measurements say of its error (:mod:`.estimate_errors`). A measurement gains time if the candidate
-turns out to be faster than what would be selected without it or, for the candidate that would be
-selected, slower than the next one. In the end one candidate of each workload is measured whatever
+Times are those in the best case: whether a kernel that can be a link of a chain is one depends on
+what its neighbours use. The logarithm of a candidate's time is normally distributed around its
+estimate, corrected by what measurements say of its error (:mod:`.estimate_errors`). A measurement
+gains time if the candidate turns out to be faster than what would be selected without it or, for
+the candidate that would be selected, slower than the next one.
+In the end one candidate of each workload is measured whatever
 the budget: an estimate may be wrong by ten times, of an engine that rearranges tensors.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
@@ -19,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
-from ..ir.objective import device_us
+from ..ir.objective import best_case_us
 from ..ir.workload import Workload
 from .estimate_errors import Errors
 from .nearest import least_us
@@ -64,7 +66,7 @@ class Belief:
 
     def _log(self, candidate: Candidate, estimate: Measurement | None) -> float:
         if estimate is not None:
-            return math.log(device_us(estimate))
+            return math.log(best_case_us(estimate))
         later = _LATER * min(candidate.priority, _LAST)
         return math.log(_FIRST_GUESS * self._least_us) + later
 
@@ -74,9 +76,9 @@ class Belief:
         """Add a measurement: of a candidate that was left, or of one with this estimate."""
         log = self._left.pop(candidate, None)
         self._known = (-1, {})
-        if not found.ok or not device_us(found):
+        if not found.ok or not best_case_us(found):
             return
-        self._measured.append(math.log(device_us(found)))
+        self._measured.append(math.log(best_case_us(found)))
         if log is None and estimate is not None:
             log = self._log(candidate, estimate)
         if log is not None:

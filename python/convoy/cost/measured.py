@@ -13,6 +13,7 @@ from ..ir.defaults import QUICK_SAMPLES_MS, SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from .chained import as_link
 from .estimate_errors import Errors
 from .estimates import estimated
 from .gain import Belief, most_gain
@@ -132,7 +133,10 @@ class MeasuredCost(CostModel):
     ) -> Belief:
         """Return the belief about a workload's candidates, some of them ``left`` to measure."""
         found = estimated(workload, candidates, self._backends, self._device, self.estimates)
-        estimates = dict(zip(candidates, found, strict=True))
+        estimates = {
+            candidate: estimate and as_link(candidate, estimate, self._backends)
+            for candidate, estimate in zip(candidates, found, strict=True)
+        }
         own = {candidate: estimates[candidate] for candidate in left}
         count = self._count(workload)
         belief = Belief(workload, own, self._device, max(count, 1), self._errors)

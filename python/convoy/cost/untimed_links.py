@@ -9,7 +9,7 @@ from ..backends.base import Backend
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
-from .chained import chained_us
+from .chained import estimate_us
 from .local_measurements import LocalMeasurements
 
 #: Such a kernel is measured again if, as a link, it is estimated to beat the best known one by this
@@ -51,5 +51,5 @@ def untimed_links(
         ]
         if plain:
             us, candidate = min(plain)
-            links.append(Link(workload, candidate, chained_us(Measurement(us)) or us))
+            links.append(Link(workload, candidate, estimate_us(us)))
     return links

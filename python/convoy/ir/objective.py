@@ -15,7 +15,7 @@ sync       sum of e2e_us, each with what device_us has beyond kernel_us: every c
 device_us is kernel_us, with all that the kernel reads in the L2 cache because the same launch went
 before, and a share of what cold_us is longer, with nothing in the cache. Inside a network the
 result of the kernel before is there and the weights, mostly, are not. Under ``graph``, a link of a
-chain (launched programmatically behind a kernel that lets it start early) takes saved_us less.
+chain (launched programmatically behind a kernel that lets it start early) takes chained_us.
 """
 
 from __future__ import annotations
@@ -61,10 +61,20 @@ def starts_successor_early(measurement: Measurement) -> bool:
 
 def saved_us(measurement: Measurement) -> float:
     """Time by which a kernel ends sooner, in microseconds, if its predecessor lets it start early;
-    0 for one that is not launched programmatically."""
+    0 for one that is not launched programmatically.
+
+    A link takes as long as in a chain of its own kind, whose weights are in the L2 cache: it reads
+    its weights while its predecessor runs. ResNet-50 on an H200, us of the kernels for small
+    batches, alone, as links, in the network: N=1 154.7, 117.7, 119.2; N=8 123.3, 126.2, 127.0.
+    """
     if measurement.kernel_us is None or measurement.chained_us is None:
         return 0.0
-    return max(0.0, measurement.kernel_us - measurement.chained_us)
+    return max(0.0, device_us(measurement) - measurement.chained_us)
+
+
+def best_case_us(measurement: Measurement) -> float:
+    """Time of a kernel inside a network whose other kernels let it be a link if it can be one."""
+    return device_us(measurement) - saved_us(measurement)
 
 
 def _beyond_warm(measurement: Measurement) -> float:
