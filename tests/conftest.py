@@ -30,6 +30,8 @@ _FEWER_EXAMPLES = (
     *("attention", "depthwise", "emulation", "kernels", "lower", "normalize", "ops", "partition"),
     *("placement", "pytorch", "sm90", "streams", "tir"),
 )
+#: Folders whose tests are of what cuDNN answers.
+_ASKING = ("backends", "gpu", "runtime")
 #: Folders whose tests may start processes that use PyTorch.
 _WITH_TORCH = ("docs", "examples", "gpu", "pytorch", "scripts")
 
@@ -92,6 +94,16 @@ def _unoptimized(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         unoptimized.register()
         monkeypatch.setattr(executable, "LLVM_LEVEL", None)
         monkeypatch.setattr(unoptimized, "enabled", True)
+
+
+@pytest.fixture(autouse=True)
+def _heuristics_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask cuDNN once for each workload where tests are not of the answers."""
+    if _folder(request.path) not in _ASKING and "convoy.backends.cudnn" in sys.modules:
+        from .helpers import cudnn_answers
+
+        backend = sys.modules["convoy.backends.cudnn"]
+        monkeypatch.setattr(backend, "call_json", cudnn_answers.call_json)
 
 
 @pytest.fixture(autouse=True)

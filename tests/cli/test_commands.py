@@ -89,13 +89,12 @@ def test_shipped_records_decide_for_a_network_that_they_hold(tmp_path: Path) -> 
     path = tmp_path / "resnet18.relay"
     path.write_text(module.astext())
     totals = {}
-    for objective in ("graph", "sync"):
-        for search in ("greedy", "exact"):
-            options = ("--objective", objective, "--search", search, "--json")
-            plan = Plan.loads(run("place", path, *options))
-            assert plan.source == "recorded" and sum(plan.backends().values()) == 22
-            assert all(choice.chosen.measurement.ok for choice in plan.choices)
-            totals[objective, search] = plan
+    for objective, search in (("graph", "greedy"), ("graph", "exact"), ("sync", "greedy")):
+        options = ("--objective", objective, "--search", search, "--json")
+        plan = Plan.loads(run("place", path, *options))
+        assert plan.source == "recorded" and sum(plan.backends().values()) == 22
+        assert all(choice.chosen.measurement.ok for choice in plan.choices)
+        totals[objective, search] = plan
     graph, sync = totals["graph", "greedy"], totals["sync", "greedy"]
     assert graph.total_us("graph") < sync.total_us("graph")
     assert sync.total_us("sync") < graph.total_us("sync")

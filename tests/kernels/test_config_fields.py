@@ -111,7 +111,7 @@ WORDS = {
 }
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(st.sampled_from(KERNELS), st.data())
 def test_mutated_kernels_put_no_text_into_source(known, data):
     from_json, kernel = known

@@ -75,10 +75,13 @@ def test_sm80_kernel(toolkit):
     compare_with_rules(config, library)
 
 
-@pytest.mark.parametrize(("out_dtype", "activation"), [("int32", "none"), ("int8", "clip")])
-def test_int8_kernel(toolkit, out_dtype, activation):
+@pytest.mark.parametrize(
+    ("align", "align_out", "out_dtype", "activation"),
+    [(4, 2, "int32", "none"), (16, 4, "int8", "clip")],  # the first one is also of tests/lower
+)
+def test_int8_kernel(toolkit, align, align_out, out_dtype, activation):
     config = KernelConfig(
-        "sm80_int8_conv", (64, 64, 128), warp=(32, 32), stages=4, align=16, align_out=4,
+        "sm80_int8_conv", (64, 64, 128), warp=(32, 32), stages=4, align=align, align_out=align_out,
         dtype="int8", out_dtype=out_dtype, activation=activation,
     )  # fmt: skip
     entry = compile_kernel(config, toolkit=toolkit)
@@ -86,8 +89,8 @@ def test_int8_kernel(toolkit, out_dtype, activation):
     library = KernelLibrary(entry.path)
     assert library.check(shape()) == "" and library.workspace(shape()) == 0
     assert "number of equal slices" in library.check(shape(split_k=2))
-    assert "multiples" in library.check(shape(c=72))
-    assert "multiples" in library.check(shape(k=66))
+    assert "multiples" in library.check(shape(c=64 + align // 2))
+    assert "multiples" in library.check(shape(k=64 + align_out // 2))
     assert "another direction" in library.check(shape(op=1))
     assert "groups" in library.check(shape(groups=2))
     longest = {"r": 1, "s": 1, "pad_top": 0, "pad_left": 0, "pad_bottom": 0, "pad_right": 0}

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import math
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,11 @@ def test_shipped_records_are_hidden_only_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONVOY_CACHE_DIR", "mine")
+    few = tmp_path / "records"
+    few.mkdir()
+    for name in ("resnet18-fprop", "resnet18-dgrad"):
+        shutil.copy(bench.paths.records_dir() / f"h200-{name}-float16.jsonl.gz", few)
+    monkeypatch.setenv("CONVOY_RECORDS_DIR", str(few))
     listed = bench.workload_list.read(bench.paths.workloads_dir() / "resnet18-fprop-float16.jsonl")
     shipped = bench.paths.records_dir()
     options = argparse.Namespace(no_prior=False, empty_cache=str(tmp_path / "kernels"))

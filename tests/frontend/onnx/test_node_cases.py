@@ -10,7 +10,7 @@ pytest.importorskip("onnx")
 
 from .node_cases import LIST, PASSED, all_cases, run_all
 
-SAMPLE = 24
+SAMPLE = 16
 
 
 def _unexpected(names: list[str], relay: bool) -> dict[str, str]:
