@@ -117,8 +117,10 @@ except CacheUnwritable as err:
 
 
 def test_a_full_disk_ends_neither_the_build_nor_the_process(tmp_path: Path) -> None:
-    """LLVM ends the process when it cannot write an object file."""
+    """LLVM ends the process when it cannot write an object file; Python keeps byte code that was
+    written in part."""
     env = {**os.environ, "CONVOY_CACHE_DIR": str(tmp_path / "cache")}
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_SPACE, str(tmp_path / "net.so")],
         cwd=Path(__file__).resolve().parents[2], env=env, capture_output=True, text=True,

@@ -158,7 +158,9 @@ def test_a_full_disk_costs_the_entry_alone(cache: ModuleCache, tmp_path: Path) -
     if child == 0:
         import resource
         import signal
+        import sys
 
+        sys.dont_write_bytecode = True  # what is written in part would be kept
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         cache.put("1" * 64, module(b"large" * 2000), own, ())

@@ -355,7 +355,11 @@ def test_a_full_disk_takes_nothing_away(tmp_path: Path, make_record) -> None:
     """
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONDONTWRITEBYTECODE": "1",  # what is written in part would be kept
+        },
         capture_output=True,
         text=True,
     )
