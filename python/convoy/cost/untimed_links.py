@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
-from ..ir.measurement import Measurement
 from ..ir.workload import Workload
 from .chained import estimate_us
 from .local_measurements import LocalMeasurements
