@@ -19,6 +19,7 @@ from tvm.tirx.build import codegen_build, split_host_device_mods
 from ..progress import step
 from ..threads import in_threads, workers
 from . import launches
+from .unguarded_loads import unguarded_loads
 
 #: Kernels of a program, at least (where cores are free) and at most. Reading its headers takes
 #: about as long as compiling two of them.
@@ -108,7 +109,9 @@ def _lowered(functions: tvm.IRModule, target: tvm.target.Target, pipeline: str) 
     if not tables:
         host, on_device = split_host_device_mods(lower(functions))
         host, kernels = finish_host()(host), _joined([*on_device.values()])
-    finish = tvm.transform.Sequential([finish_device(), tirx.transform.SkipAssert()])
+    finish = tvm.transform.Sequential(
+        [unguarded_loads, finish_device(), tirx.transform.SkipAssert()]
+    )
     return Lowered(finish(kernels), tables, host)
 
 

@@ -13,6 +13,8 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import Call, TensorLoad
 
+from .loads import is_select
+
 
 def chooses_from_results(body: tirx.Stmt) -> bool:
     """Return whether a kernel chooses between values one of which it loads from a tensor in device
@@ -32,7 +34,7 @@ def _chooses(kernel: tirx.Stmt) -> bool:
         collect(node.false_value)
 
     def call(node: Call) -> None:
-        if getattr(node.op, "name", "") == "tirx.if_then_else":
+        if is_select(node):
             collect(node.args[1])
             collect(node.args[2])
 
