@@ -6,6 +6,7 @@ module. TVM has LLVM and a linker write it, through two files and several copies
 
 from __future__ import annotations
 
+import platform
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -27,7 +28,9 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOLS = struct.Struct("<IBBHQQ")
 _TAG = struct.Struct("<QQ")
 _IDENTITY = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian, version 1
-_SHARED, _X86_64 = 3, 62
+_SHARED = 3
+#: Codes of processors. Elsewhere modules are linked.
+_MACHINES = {("Linux", "x86_64"): 62, ("Linux", "aarch64"): 183}
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
 _READ, _WRITE = 4, 2
 _GLOBAL_OBJECT = 0x11
@@ -35,15 +38,16 @@ _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _END = 4, 5, 6, 10, 11, 0
 
 
 def packed(module: tvm.runtime.Module) -> np.ndarray | None:
-    """Serialize a module with its imports; None where part of it is code that has to be linked."""
-    if module._collect_dso_modules():
+    """Serialize a module with its imports; None where part of it is code that has to be linked, or
+    for processors and systems whose files are not known here."""
+    if module._collect_dso_modules() or _machine() is None:
         return None
     pack = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")
     return pack(module).numpy()
 
 
 def shared_object(data: np.ndarray) -> Sequence[bytes | memoryview]:
-    """Return the content of a shared object for Linux on x86-64 that ``tvm_ffi.load_module`` loads.
+    """Return the content of a shared object for this machine that ``tvm_ffi.load_module`` loads.
 
     Args:
         data: The bytes of a serialized module (uint8), with their length before them.
@@ -65,7 +69,7 @@ def shared_object(data: np.ndarray) -> Sequence[bytes | memoryview]:
     header = _HEADER.pack(
         _IDENTITY,
         _SHARED,
-        _X86_64,
+        _machine(),
         1,
         0,
         _HEADER.size,
@@ -87,6 +91,10 @@ def shared_object(data: np.ndarray) -> Sequence[bytes | memoryview]:
     ]
     start = b"".join([header, *segments, table, names]).ljust(hashes, b"\0") + buckets
     return [(start.ljust(dynamic, b"\0") + entries).ljust(_PAGE, b"\0"), data.data]
+
+
+def _machine() -> int | None:
+    return _MACHINES.get((platform.system(), platform.machine()))
 
 
 def _segment(kind: int, flags: int, offset: int, size: int, alignment: int) -> bytes:
