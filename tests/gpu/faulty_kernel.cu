@@ -29,7 +29,7 @@ int32_t convoy_kernel_prepare(const ConvoyShape*, const ConvoyOperands* operands
 int32_t convoy_kernel_launch(const void* state, void* stream) {
   void* d = static_cast<const ConvoyOperands*>(state)->d;
   Misbehave<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(static_cast<int*>(d),
-                                                           static_cast<volatile int*>(d));
+                                                            static_cast<volatile int*>(d));
   return cudaGetLastError();
 }
 int32_t convoy_kernel_footprint(const void*, ConvoyFootprint* footprint) {
