@@ -4,9 +4,9 @@ Times are those in the best case: whether a kernel that can be a link of a chain
 what its neighbours use. The logarithm of a candidate's time is normally distributed around its
 estimate, corrected by what measurements say of its error (:mod:`.estimate_errors`). A measurement
 gains time if the candidate turns out to be faster than what would be selected without it or, for
-the candidate that would be selected, slower than the next one.
-In the end one candidate of each workload is measured whatever
-the budget: an estimate may be wrong by ten times, of an engine that rearranges tensors.
+the candidate that would be selected, slower than the next one. In the end one candidate of each
+workload is measured whatever the budget: an estimate may be wrong by ten times, of an engine that
+rearranges tensors.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
 of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch

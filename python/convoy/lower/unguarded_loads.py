@@ -47,9 +47,8 @@ def _unguarded(call: Call) -> tirx.Expr:
     inside = named("inside", condition)
     loaded = iter([named("loaded", _within(load, inside, named)) for load in loads])
     value = tvm_ffi.structural_map(value, [(TensorLoad, lambda load: next(loaded))])
-    vector = isinstance(other, tirx.Broadcast)
     result: tirx.Expr
-    if vector:
+    if isinstance(other, tirx.Broadcast):
         result = tirx.if_then_else(inside, value, other)
     else:
         result = tirx.Select(inside, named("value", value), other)

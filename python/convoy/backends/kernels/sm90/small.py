@@ -189,7 +189,8 @@ def swizzles(w: Workload, device: Device) -> list[int]:
 
 #: Fitted to ResNet-50's layers at N = 1, 3 and 8 on an H200, within 11%, in microseconds: a launch,
 #: what each row and column of the tile adds to a step and each output to a wave, a second part of
-#: the reduction in each block, the exchange of sums.
+#: the reduction in each block, the exchange of sums. Of 910 recorded workloads the first guess
+#: takes 4% longer than the best of all that were measured, the best of the first four 0.6%.
 _LAUNCH_US, _ROW_US, _COLUMN_US, _OUTPUT_US, _PART_US, _SPLIT_US = (
     1.9, 1.5e-3, 1.7e-3, 1.7e-4, 0.22, 1.2,
 )  # fmt: skip
