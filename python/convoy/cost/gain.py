@@ -9,8 +9,8 @@ workload is measured whatever the budget: an estimate may be wrong by ten times,
 rearranges tensors.
 
 Over the shipped records (``scripts/bench_budget.py``: each network's own records hidden), the sums
-of the networks' kernels are 3.6% above the best after 50 measurements of a network at one batch
-size, and 7.4% without any records (geometric means).
+of the networks' kernels are 4.0% above the best after 50 measurements of a network at one batch
+size, and 7.7% without any records (geometric means).
 """
 
 from __future__ import annotations
