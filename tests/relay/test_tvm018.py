@@ -121,6 +121,15 @@ def test_compilers_of_others() -> None:
         pass
 
 
+def test_folders_of_convoy_keep_their_names() -> None:
+    import convoy.lower
+    from convoy.relay import removed
+
+    removed.install()  # `lower` is also a name that TVM removed
+    with pytest.raises(AttributeError, match=r"convoy\.lower"):
+        convoy.lower.nothing  # noqa: B018
+
+
 def test_names_of_2019() -> None:
     from convoy.relay.tvm018.contrib.debugger import debug_executor, debug_runtime
 

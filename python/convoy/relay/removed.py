@@ -121,11 +121,14 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let Python find them, also as attributes of the modules of `relay` that are imported."""
+    """Let Python find them, also as attributes of the modules of `relay` that are imported.
+
+    Other folders of Convoy keep their own names: `convoy.lower` is not `tvm.lower`.
+    """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
-    for start in REMOVED:
-        for name in (start, start.rpartition(".")[0]):
-            module = sys.modules.get(f"convoy.{name}")
-            if module is not None and "__getattr__" not in vars(module):
-                module.__getattr__ = removed_names(name)  # type: ignore[method-assign]
+    names = (name for start in REMOVED for name in (start, start.rpartition(".")[0]))
+    for name in names:
+        module = sys.modules.get(f"convoy.{name}") if name.split(".")[0] == "relay" else None
+        if module is not None and "__getattr__" not in vars(module):
+            module.__getattr__ = removed_names(name)  # type: ignore[method-assign]
