@@ -9,6 +9,7 @@
 #pragma once
 
 #include "axis.cuh"
+#include "convoy/grid_control.cuh"
 #include "epilogue.cuh"
 #include "tiles.cuh"
 #include "vector.cuh"
@@ -37,6 +38,7 @@ struct ConvParams {
   int weight_rows;   // filter rows in shared memory at a time
   int activation;
   float clip_min, clip_max;
+  int constant_weights;  // the filter is read before the wait for other kernels
   Divider by_vectors, by_multiplier;
 };
 
@@ -280,10 +282,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
   const int strips = rows.strips * columns.strips * p.images;
   const int whole = p.weight_rows >= rows.taps;  // all weights fit: they are read once
-  if (whole) {
-    load_weights<Config>(p, rows, columns, first_channel, 0, rows.taps, weights);
-    __syncthreads();
-  }
+  launch_dependents();
+  if (!p.constant_weights) wait_for_predecessors();
+  if (whole) load_weights<Config>(p, rows, columns, first_channel, 0, rows.taps, weights);
+  if (p.constant_weights) wait_for_predecessors();
+  if (whole) __syncthreads();
   float bias[V] = {};
   if (p.bias) widen(load_if<T, V>(active, p.bias, channel * sizeof(T)), bias);
 

@@ -3,6 +3,7 @@
 // ConvoyShape.swizzle is kActivations * tile + activation: a place in Tiles and an Activation.
 #pragma once
 
+#include "early_launch.cuh"
 #include "library.cuh"
 
 namespace convoy::depthwise {
@@ -20,6 +21,7 @@ struct DepthwiseConv {
     const void* kernel;
     dim3 grid;
     int shared_bytes;
+    bool waits;
   };
 
   static int32_t check(const ConvoyShape& s) {
@@ -65,6 +67,7 @@ struct DepthwiseConv {
     p.activation = activation_of(s);
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
+    p.constant_weights = 0;
     set_block<T>(s, tile, int64_t(strips) * s.n, &p);
 
     const int channels = p.vectors * tile.vector;
@@ -81,13 +84,20 @@ struct DepthwiseConv {
     const int64_t turns = (needed + most - 1) / most;  // strips of a block, evenly
     state->grid = dim3(unsigned((needed + turns - 1) / turns), channel_blocks, phases);
     state->kernel = kernel_of(tile_index(s), tile.single() ? 1 : p.columns[0].stride);
-    return state->kernel ? int32_t(kOk) : int32_t(kUnsupported);
+    if (!state->kernel) return kUnsupported;
+    state->waits = waits(state->kernel);
+    return kOk;
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {
     void* arguments[] = {const_cast<ConvParams*>(&state.params)};
     return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kThreads), arguments,
                                       size_t(state.shared_bytes), stream));
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return launch_early(state, kThreads, constant_weights, stream);
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {

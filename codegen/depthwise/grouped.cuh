@@ -9,6 +9,7 @@
 // memory. A table in shared memory says where each group of four lies relative to a pixel's window.
 #pragma once
 
+#include "convoy/grid_control.cuh"
 #include "epilogue.cuh"
 #include "mma.cuh"
 #include "vector.cuh"
@@ -38,6 +39,7 @@ struct GroupedParams {
   int column_blocks;  // blocks that share a group's outputs
   int activation;
   float clip_min, clip_max;
+  int constant_weights;         // the filter is read before the wait for other kernels
   Divider by_width, by_height;  // of the output
 };
 
@@ -167,7 +169,10 @@ __global__ void __launch_bounds__(kGroupedThreads)
   const int column = (blockIdx.x - group * p.column_blocks) * Config::Columns;
   const int first_output = group * p.group_outputs + column;
   const int outputs = min(Config::Columns, p.group_outputs - column);
+  launch_dependents();
+  if (!p.constant_weights) wait_for_predecessors();
   load_group<Config>(p, first_output, outputs, weights, places);
+  if (p.constant_weights) wait_for_predecessors();
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = lane / 4, quad = lane % 4;

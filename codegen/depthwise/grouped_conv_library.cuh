@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/kernel_library.cuh"
+#include "early_launch.cuh"
 #include "grouped.cuh"
 #include "grouped_tiles.cuh"
 
@@ -25,6 +26,7 @@ struct GroupedConv {
     const void* kernel;
     dim3 grid;
     int shared_bytes;
+    bool waits;
   };
 
   static int32_t check(const ConvoyShape& s) {
@@ -85,6 +87,7 @@ struct GroupedConv {
     p.activation = s.swizzle % kActivations;
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
+    p.constant_weights = 0;
     p.by_width = Divider(s.q);
     p.by_height = Divider(s.p);
     const int rows = kGroupedWarps * 16 * tile.rows;
@@ -95,6 +98,7 @@ struct GroupedConv {
     state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
     state->shared_bytes = shared_bytes(s, tile);
     state->kernel = choose(s.swizzle / kActivations, Places());
+    state->waits = waits(state->kernel);
     // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostGroupedShared);
   }
@@ -103,6 +107,11 @@ struct GroupedConv {
     void* arguments[] = {const_cast<GroupedParams*>(&state.params)};
     return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kGroupedThreads), arguments,
                                       size_t(state.shared_bytes), stream));
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return launch_early(state, kGroupedThreads, constant_weights, stream);
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {

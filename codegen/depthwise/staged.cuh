@@ -8,6 +8,7 @@
 #pragma once
 
 #include "async_copy.cuh"
+#include "convoy/grid_control.cuh"
 #include "epilogue.cuh"
 #include "mma.cuh"
 #include "staged_tiles.cuh"
@@ -33,6 +34,7 @@ struct StagedParams {
   int input_vector, weight_vector;     // elements that are copied at a time: 4 or 8
   int activation;
   float clip_min, clip_max;
+  int constant_weights;  // the filter is read before the wait for other kernels
   Divider by_tile_rows, by_tile_columns, by_vectors, by_input_rows, by_input_columns, by_rows,
       by_columns;
 };
@@ -280,14 +282,17 @@ __global__ void __launch_bounds__(kStagedThreads, 4)
       stage_inputs<T, 4>(p, origin, first_channel, to);
     }
   };
+  launch_dependents();
+  if (!p.constant_weights) wait_for_predecessors();
   if (p.weight_vector == 8) {
     stage_weights<Config, 8>(p, first_group, column, weights);
   } else {
     stage_weights<Config, 4>(p, first_group, column, weights);
   }
+  fill_places(p, places);
+  if (p.constant_weights) wait_for_predecessors();
   load(blockIdx.y, 0);
   commit_copies();
-  fill_places(p, places);
 
   constexpr int kPixels = 16 * Config::RowTiles;
   const int parts = (b.images * b.rows * b.columns + kPixels - 1) / kPixels;

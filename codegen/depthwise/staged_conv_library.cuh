@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "convoy/kernel_library.cuh"
+#include "early_launch.cuh"
 #include "staged.cuh"
 
 namespace convoy::depthwise {
@@ -24,6 +25,7 @@ struct StagedConv {
     const void* kernel;
     dim3 grid;
     int shared_bytes;
+    bool waits;
   };
 
   static int32_t check(const ConvoyShape& s) {
@@ -96,6 +98,7 @@ struct StagedConv {
     p.activation = s.swizzle % kActivations;
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
+    p.constant_weights = 0;
     p.by_tile_rows = Divider(tile_rows);
     p.by_tile_columns = Divider(tile_columns);
     p.by_vectors = Divider(block.groups * channels / p.input_vector);
@@ -106,6 +109,7 @@ struct StagedConv {
     state->grid = dim3(unsigned(across), unsigned(parts(tiles, turns)));
     state->shared_bytes = int(block.shared_bytes(tile, p.stages));
     state->kernel = choose(s.swizzle / kActivations, Places());
+    state->waits = waits(state->kernel);
     // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostStagedShared);
   }
@@ -114,6 +118,11 @@ struct StagedConv {
     void* arguments[] = {const_cast<StagedParams*>(&state.params)};
     return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kStagedThreads), arguments,
                                       size_t(state.shared_bytes), stream));
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return launch_early(state, kStagedThreads, constant_weights, stream);
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {

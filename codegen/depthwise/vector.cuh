@@ -104,7 +104,8 @@ struct Words<2> {
 
 // The vector at a byte offset, zeros unless `there`. Tensors are smaller than 4 GiB, so that an
 // offset has 32 bits. Written out because nvcc makes a branch of a load in an `if`, and loads behind
-// branches wait for each other.
+// branches wait for each other. Stays behind wait_for_predecessors(), and does not read through the
+// read-only cache, which may hold what was there before.
 template <class T, int V>
 __device__ __forceinline__ Vector<T, V> load_if(bool there, const void* base, uint32_t offset) {
   constexpr int Bytes = sizeof(T) * V;
@@ -112,21 +113,22 @@ __device__ __forceinline__ Vector<T, V> load_if(bool there, const void* base, ui
   Words<Bytes> words = {};
 #ifdef __CUDA_ARCH__
   if constexpr (Bytes == 16) {
-    asm("{.reg .pred p; setp.ne.b32 p, %4, 0; @p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%5];}"
-        : "+r"(words.data[0]), "+r"(words.data[1]), "+r"(words.data[2]), "+r"(words.data[3])
-        : "r"(int(there)), "l"(address));
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %4, 0; @p ld.global.v4.b32 {%0, %1, %2, %3}, [%5];}"
+                 : "+r"(words.data[0]), "+r"(words.data[1]), "+r"(words.data[2]),
+                   "+r"(words.data[3])
+                 : "r"(int(there)), "l"(address));
   } else if constexpr (Bytes == 8) {
-    asm("{.reg .pred p; setp.ne.b32 p, %2, 0; @p ld.global.nc.v2.b32 {%0, %1}, [%3];}"
-        : "+r"(words.data[0]), "+r"(words.data[1])
-        : "r"(int(there)), "l"(address));
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p ld.global.v2.b32 {%0, %1}, [%3];}"
+                 : "+r"(words.data[0]), "+r"(words.data[1])
+                 : "r"(int(there)), "l"(address));
   } else if constexpr (Bytes == 4) {
-    asm("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.nc.b32 %0, [%2];}"
-        : "+r"(words.data[0])
-        : "r"(int(there)), "l"(address));
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.b32 %0, [%2];}"
+                 : "+r"(words.data[0])
+                 : "r"(int(there)), "l"(address));
   } else {
-    asm("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.nc.b16 %0, [%2];}"
-        : "+h"(words.data[0])
-        : "r"(int(there)), "l"(address));
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %1, 0; @p ld.global.b16 %0, [%2];}"
+                 : "+h"(words.data[0])
+                 : "r"(int(there)), "l"(address));
   }
 #else
   if (there) words = *reinterpret_cast<const Words<Bytes>*>(address);

@@ -19,10 +19,10 @@ __device__ __forceinline__ void copy_to_block(uint32_t to, uint32_t from, uint32
 }
 
 // The two halves of a barrier of all threads of the cluster, which orders no memory accesses.
-__device__ __forceinline__ void cluster_meet_begin() {
+__device__ __forceinline__ void cluster_barrier_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
-__device__ __forceinline__ void cluster_meet_end() {
+__device__ __forceinline__ void cluster_barrier_wait() {
   asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 

@@ -10,7 +10,7 @@
 
 #include "cluster.cuh"
 #include "cluster_copy.cuh"
-#include "grid_control.cuh"
+#include "convoy/grid_control.cuh"
 #include "ptx.cuh"
 #include "small_conv_exact.cuh"
 #include "vector16.cuh"
@@ -24,6 +24,7 @@ struct SmallConvParams {
   CUtensorMap w;                // (c, r * s, k), boxes of a chunk x 1 x the tile's channels
   const void *bias, *residual;  // may be null
   void* y;
+  int residual_pitch, y_pitch;  // from one pixel to the next, in 16 bytes
   SmallConvShape shape;
   int stages;
   int activation;
@@ -165,8 +166,8 @@ struct SmallConvOutputs {
     return row(i) < own_rows && first_pixel + row(i) < params.shape.pixels &&
            channel < params.shape.k;
   }
-  __device__ int64_t place(int i) const {
-    return int64_t(first_pixel + row(i)) * (params.shape.k / kWidth) + channel / kWidth;
+  __device__ int64_t place(int i, int pitch) const {
+    return int64_t(first_pixel + row(i)) * pitch + channel / kWidth;
   }
 
   __device__ void load() {
@@ -176,7 +177,9 @@ struct SmallConvOutputs {
     if (!params.residual) return;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
-      if (is_there(i)) residual[i] = static_cast<const Raw*>(params.residual)[place(i)];
+      if (is_there(i)) {
+        residual[i] = static_cast<const Raw*>(params.residual)[place(i, params.residual_pitch)];
+      }
     }
   }
 
@@ -217,7 +220,7 @@ struct SmallConvOutputs {
         y[v] = sum[i * kWidth + v];
         if (kResidualLast) y[v] += other[v];
       }
-      if (is_there(i)) static_cast<Raw*>(params.y)[place(i)] = Vector::pack(y);
+      if (is_there(i)) static_cast<Raw*>(params.y)[place(i, params.y_pitch)] = Vector::pack(y);
     }
   }
 };
@@ -273,11 +276,11 @@ __global__ void __launch_bounds__(Config::kThreads)
     return;
   }
   exchange_sums(shared, slices, part, row_group * 64 + warp % 4 * 16, rows);
-  cluster_meet_begin();
+  cluster_barrier_arrive_relaxed();
   if (slices == 2) outputs.template store<2>(shared.sums());
   if (slices == 4) outputs.template store<4>(shared.sums());
   if (slices == 8) outputs.template store<8>(shared.sums());
-  cluster_meet_end();  // for the copies to other blocks
+  cluster_barrier_wait();  // for the copies to other blocks
 }
 
 }  // namespace convoy::sm90

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "convoy/programmatic_abi.h"
+#include "convoy/strided_abi.h"
 #include "library.cuh"
 #include "small_conv.cuh"
 #include "tensor_map.cuh"
@@ -24,16 +25,18 @@ constexpr int kSmallConvTileCount = 7, kSmallConvSplits = 4;
 // early they would otherwise gather on the SMs that its predecessor leaves free.
 constexpr int kMostSmallConvShared = 112 << 10, kLeastSmallConvShared = 77 << 10;
 
-// The im2col map of x, with the strides of the convolution: pixels of output rows, a chunk of
-// channels.
+// The im2col map of x, whose pixels lie `pitch` elements apart, with the strides of the convolution:
+// pixels of output rows, a chunk of channels.
 template <class T>
-int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, int pixels) {
+int32_t encode_windows(CUtensorMap* map, const void* x, cuuint64_t pitch, const ConvoyShape& s,
+                       int pixels) {
   static const auto encode =
       driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
   if (!encode) return kDriver + int32_t(CUDA_ERROR_NOT_FOUND);
   const cuuint64_t c = s.c, w = s.w, h = s.h;
   cuuint64_t sizes[4] = {c, w, h, cuuint64_t(s.n)};
-  cuuint64_t bytes[3] = {c * sizeof(T), w * c * sizeof(T), h * w * c * sizeof(T)};
+  const cuuint64_t pixel = pitch * sizeof(T);
+  cuuint64_t bytes[3] = {pixel, w * pixel, h * w * pixel};
   int lower[2] = {-s.pad_left, -s.pad_top};
   int upper[2] = {s.pad_right - s.dilation_w * (s.s - 1), s.pad_bottom - s.dilation_h * (s.r - 1)};
   cuuint32_t strides[4] = {1, cuuint32_t(s.stride_w), cuuint32_t(s.stride_h), 1};
@@ -45,7 +48,7 @@ int32_t encode_windows(CUtensorMap* map, const void* x, const ConvoyShape& s, in
 
 template <class T, class Activation = ChosenActivation>
 struct SmallConv {
-  static constexpr int kChunk = 128 / sizeof(T);
+  static constexpr int kChunk = 128 / sizeof(T), kWidth = 16 / sizeof(T);
   // Exact sums take twice the registers, and all warps of a block work on one step.
   static constexpr bool fits(SmallConvTile tile) {
     return !std::is_same<T, float>::value || (tile.columns <= 64 && tile.parts == 1);
@@ -80,16 +83,29 @@ struct SmallConv {
   static int64_t workspace(const ConvoyShape&) { return 0; }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    return prepare_strided(s, o, {s.c, s.k, s.k}, state);
+  }
+
+  static int32_t prepare_strided(const ConvoyShape& s, const ConvoyOperands& o,
+                                 const ConvoyRowStrides& rows, State* state) {
     if (int32_t code = check_pointers(o)) return code;
     if (!is_aligned(o.bias) || !is_aligned(o.residual)) return kMisaligned;
+    const int64_t shortest[] = {s.c, s.k, s.k}, given[] = {rows.a, rows.d, rows.residual};
+    for (int i = 0; i < (o.residual ? 3 : 2); ++i) {
+      if (given[i] < shortest[i] || given[i] > 1 << 30) return kBadShape;
+      if (given[i] % kWidth) return kMisaligned;
+    }
+    if (int64_t(s.n) * s.h * s.w * rows.a >= int64_t(1) << 40) return kTooLarge;
+    state->params.y_pitch = int(rows.d / kWidth);
+    state->params.residual_pitch = o.residual ? int(rows.residual / kWidth) : 0;
     switch (tile(s)) {
-      case 0: return prepare_tile<0>(s, o, state);
-      case 1: return prepare_tile<1>(s, o, state);
-      case 2: return prepare_tile<2>(s, o, state);
-      case 3: return prepare_tile<3>(s, o, state);
-      case 4: return prepare_tile<4>(s, o, state);
-      case 5: return prepare_tile<5>(s, o, state);
-      default: return prepare_tile<6>(s, o, state);
+      case 0: return prepare_tile<0>(s, o, rows, state);
+      case 1: return prepare_tile<1>(s, o, rows, state);
+      case 2: return prepare_tile<2>(s, o, rows, state);
+      case 3: return prepare_tile<3>(s, o, rows, state);
+      case 4: return prepare_tile<4>(s, o, rows, state);
+      case 5: return prepare_tile<5>(s, o, rows, state);
+      default: return prepare_tile<6>(s, o, rows, state);
     }
   }
 
@@ -123,19 +139,23 @@ struct SmallConv {
   }
 
   template <int kTile>
-  static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+  static int32_t prepare_tile(const ConvoyShape& s, const ConvoyOperands& o,
+                              const ConvoyRowStrides& rows, State* state) {
     if constexpr (fits(kSmallConvTiles[kTile])) {
-      return prepare_fitting<kTile>(s, o, state);
+      return prepare_fitting<kTile>(s, o, rows, state);
     }
     return kUnsupported;
   }
 
   template <int kTile>
-  static int32_t prepare_fitting(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+  static int32_t prepare_fitting(const ConvoyShape& s, const ConvoyOperands& o,
+                                 const ConvoyRowStrides& rows, State* state) {
     constexpr SmallConvTile kShape = kSmallConvTiles[kTile];
     using Config = SmallConvConfig<T, kShape.row_groups, kShape.columns, kShape.parts, Activation>;
     SmallConvParams& params = state->params;
-    if (int32_t code = encode_windows<T>(&params.x, o.a, s, Config::kRows)) return code;
+    if (int32_t code = encode_windows<T>(&params.x, o.a, cuuint64_t(rows.a), s, Config::kRows)) {
+      return code;
+    }
     const int64_t c = s.c, taps = int64_t(s.r) * s.s;
     if (int32_t code = encode_tiled<T, 3>(&params.w, o.b, {c, taps, s.k}, {c, taps * c},
                                           {kChunk, 1, Config::kColumns})) {
@@ -191,10 +211,17 @@ struct SmallConv {
 
 }  // namespace convoy::sm90
 
-#define CONVOY_EXPORT_SMALL_CONV(Kernel)                                                     \
-  CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)                                        \
-  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,     \
-                                                       int32_t constant_weights) {           \
-    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),             \
-                                       static_cast<cudaStream_t>(stream), constant_weights); \
+#define CONVOY_EXPORT_SMALL_CONV(Kernel)                                                         \
+  CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)                                            \
+  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,         \
+                                                       int32_t constant_weights) {               \
+    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),                 \
+                                       static_cast<cudaStream_t>(stream), constant_weights);     \
+  }                                                                                              \
+  CONVOY_API int32_t convoy_kernel_prepare_strided(                                              \
+      const ConvoyShape* shape, const ConvoyOperands* operands, const ConvoyRowStrides* strides, \
+      void* buffer) {                                                                            \
+    if (int32_t code = Kernel::check(*shape)) return code;                                       \
+    auto* state = new (convoy::state_at<Kernel::State>(buffer)) Kernel::State();                 \
+    return Kernel::prepare_strided(*shape, *operands, *strides, state);                          \
   }

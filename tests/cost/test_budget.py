@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -47,8 +48,10 @@ class Listed(Backend):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """(workload, backend, kernel) in the order of measuring; each takes a second."""
+    """(workload, backend, kernel) in the order of measuring; each takes a second. What promises
+    most is waited for, however busy the machine is."""
     done = []
+    monkeypatch.setattr("convoy.cost.builds_ahead.PATIENCE_S", 60.0)
 
     def measure(workload, candidate, binary, device, **_):
         done.append((workload, candidate.backend, candidate.kernel))
@@ -214,6 +217,27 @@ def test_recorded_backends_are_neither_asked_nor_measured(measured):
     ]
 
 
+def test_others_are_measured_while_one_is_built(measured, monkeypatch):
+    """cuDNN compiles plans of some engines for a second."""
+    monkeypatch.setattr("convoy.cost.builds_ahead.PATIENCE_S", 0.0)
+    others = threading.Event()
+
+    class Slow(Listed):
+        def prepare(self, jobs, device):
+            if any(workload == LARGE for workload, _ in jobs):
+                assert others.wait(60.0)
+            return {}
+
+    def measure(workload, candidate, binary, device, **_):
+        measured.append(workload)
+        others.set()
+        return Measurement(kernel_us=10.0, samples=1)
+
+    monkeypatch.setattr("convoy.measure.protocol.measure", measure)
+    price_workloads([LARGE, SMALL], [Slow("a")], Device(), costs([Slow("a")], measured, 6.0))
+    assert measured[0] == SMALL and LARGE in measured
+
+
 def test_everything_is_measured_where_there_is_no_budget(measured):
     backends = [Listed("a"), Listed("b")]
     price_workloads([SMALL, LARGE], backends, Device(), costs(backends, measured, None))
@@ -263,7 +287,7 @@ def test_an_alternative_that_is_compiled_already_spares_the_compiler(measured):
 class Chained(Listed):
     """Kernels that are launched programmatically."""
 
-    def is_programmatic(self, candidate):
+    def is_programmatic(self, candidate, device):
         return True
 
 
@@ -293,7 +317,7 @@ def test_a_link_that_should_be_faster_is_measured_again(measured, budget, again)
 
 def test_a_recorded_kernel_is_measured_as_a_link_where_that_promises_most(measured):
     class Programmatic(Listed):
-        def is_programmatic(self, candidate):
+        def is_programmatic(self, candidate, device):
             return True
 
     class Plain(Unrecorded):

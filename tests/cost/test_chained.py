@@ -43,7 +43,7 @@ def test_kernels_that_start_early_have_a_time_as_links(
 ) -> None:
     monkeypatch.setenv(programmatic.VARIABLE, wanted)
     backends = {"hopper": registry.get("hopper")}
-    found = as_links(offers(4.5, None), backends)[WORKLOAD].measured
+    found = as_links(offers(4.5, None), backends, Device())[WORKLOAD].measured
     assert [offer.measurement.chained_us for offer in found] == expected
 
 
@@ -51,7 +51,7 @@ def test_kernels_of_a_library_have_none() -> None:
     other = Workload("dgrad", 8, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
     (candidate, *_) = registry.get("hopper").propose(other, Device())
     found = {other: Offers(other, [Offer(candidate, Measurement(6.0, samples=1, chained_us=1.0))])}
-    (offer,) = as_links(found, {"hopper": registry.get("hopper")})[other].measured
+    (offer,) = as_links(found, {"hopper": registry.get("hopper")}, Device())[other].measured
     assert offer.measurement.chained_us is None and saved_us(offer.measurement) == 0.0
 
 

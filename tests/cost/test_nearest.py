@@ -184,7 +184,7 @@ class Both:
     def check(self, candidate: Candidate) -> None:
         pass
 
-    def is_programmatic(self, candidate: Candidate) -> bool:
+    def is_programmatic(self, candidate: Candidate, device: Device) -> bool:
         return False
 
     def propose_all(self, workloads, device, compiled):  # type: ignore[no-untyped-def]

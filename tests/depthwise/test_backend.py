@@ -22,6 +22,17 @@ def changed(base=BASE, **fields):
     return dataclasses.replace(base, **fields)
 
 
+@pytest.mark.parametrize(("arch", "early"), [(80, False), (90, True), (100, False)])
+def test_kernels_start_early_where_their_code_waits(arch, early):
+    """The code for later GPUs is translated from that for sm_80; wgrad has two launches."""
+    backend, device = depthwise_backend(), dataclasses.replace(Device(), arch=arch)
+    for workload in (BASE, changed(op="dgrad"), changed(groups=8)):
+        (candidate, *_) = backend.propose(workload, device)
+        assert backend.is_programmatic(candidate, device) == early
+    (wgrad, *_) = backend.propose(changed(op="wgrad"), device)
+    assert not backend.is_programmatic(wgrad, device)
+
+
 def first_launch(workload):
     return depthwise_backend().family.launches(workload, Device())[0]
 

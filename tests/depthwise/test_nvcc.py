@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
+from convoy import paths
 from convoy.backends.kernels import shipped
 from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.depthwise.kernels import (
@@ -46,6 +48,28 @@ def test_compiles(tmp_path, kernel):
     spills = [int(count) for count in re.findall(r"(\d+) bytes spill stores", words)]
     assert spills and max(spills) <= MOST_SPILLED, words
     KernelLibrary(library)
+
+
+@pytest.mark.parametrize("kernel", [ConvKernel(3), GroupedKernel()], ids=lambda k: k.name)
+def test_nothing_but_weights_is_read_before_the_wait(tmp_path, kernel):
+    """In PTX for sm_90: ordinary loads, those of the filter in front of the second wait."""
+    try:
+        toolkit = find_toolkit()
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+    source, ptx = tmp_path / "kernel.cu", tmp_path / "kernel.ptx"
+    source.write_text(kernel.source)
+    folders = [paths.codegen_dir() / kernel.folder, paths.include_dir(), *toolkit.includes]
+    command = [toolkit.nvcc, "-ptx", "-arch=sm_90", "-std=c++17", "-o", ptx, source]
+    subprocess.run([*command, *(f"-I{folder}" for folder in folders)], check=True)
+    _, *entries = ptx.read_text().split(".visible .entry")
+    assert entries
+    for entry in entries:
+        begin, between, behind = entry.split("griddepcontrol.wait;")
+        assert "griddepcontrol.launch_dependents;" in begin and "ld.global" not in begin
+        assert "ld.global.b16" in between or "ld.global.v2" in between, "the filter"
+        assert "st.global" not in begin + between and "st.global" in behind
+        assert "ld.global.nc" not in entry
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

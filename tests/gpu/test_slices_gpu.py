@@ -86,7 +86,7 @@ def check(workload: Workload, candidate: Candidate, device: Device, seed: int) -
     return True
 
 
-@pytest.mark.parametrize("backend", ["cutlass", "cublaslt"])
+@pytest.mark.parametrize("backend", ["cutlass", "cublaslt", "hopper"])
 @pytest.mark.parametrize("epilogue", EPILOGUES, ids=lambda e: e.name or "plain")
 def test_slices(epilogue: Epilogue, backend: str) -> None:
     device = present_device()

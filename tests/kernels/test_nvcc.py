@@ -121,6 +121,8 @@ def compare_with_rules(config: KernelConfig, library: KernelLibrary) -> None:
 
     @hypothesis.settings(max_examples=fewer(500))
     @hypothesis.given(problems(), st.integers(1, 8))
+    @hypothesis.example(BASE, 1)  # one of these is taken, whatever is drawn
+    @hypothesis.example(BASE, 2)
     def agree(workload: Workload, split_k: int) -> None:
         launch = rules.Launch(config, split_k)
         theirs = library.check(shape := Shape.of(workload, 132, split_k))

@@ -1,4 +1,4 @@
-"""CUTLASS kernels for slices of wider tensors: which there are, and that they are no others."""
+"""Kernels for slices of wider tensors: which there are, and that CUTLASS's are no others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from convoy.backends import registry
 from convoy.backends.kernels import shipped
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.kernel import Launch
+from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.errors import InvalidOption
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
@@ -123,6 +125,17 @@ def cudart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+def tensor_maps(library: bytes, workload: Workload, cudart: Path, folder: Path) -> list[Any]:
+    """The maps of a kernel for compact tensors, and for slices."""
+    path = folder / "kernel.so"
+    path.write_bytes(library)
+    command = [sys.executable, "-c", _PREPARE, cudart, path, json.dumps(workload.to_json())]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
 @pytest.mark.parametrize(
     "workload",
     [
@@ -138,12 +151,7 @@ def test_tensor_maps_of_slices(workload: Workload, cudart: Path, tmp_path: Path)
     tile = {"schedule": "pingpong", "activation": "relu"}
     entry = shipped.find(KernelConfig(family, (64, 64, 64), strided=True, **tile))
     assert entry is not None
-    path = tmp_path / "kernel.so"
-    path.write_bytes(entry.library)
-    command = [sys.executable, "-c", _PREPARE, cudart, path, json.dumps(workload.to_json())]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    compact, sliced = json.loads(done.stdout)
+    compact, sliced = tensor_maps(entry.library, workload, cudart, tmp_path)
     assert [m["sizes"] for m in sliced] == [m["sizes"] for m in compact]
     (x, w, y), (own_x, own_w, own_y) = sliced, compact
     assert w == own_w
@@ -151,6 +159,18 @@ def test_tensor_maps_of_slices(workload: Workload, cudart: Path, tmp_path: Path)
     assert y["strides"][0] == 2 * 128, "and the result has no other rows"
     rows = [10, 10 * 14] if workload.r == 3 else []
     assert x["strides"][: 1 + len(rows)] == [2 * 96, *(2 * 96 * count for count in rows)]
+
+
+def test_a_kernel_of_small_batches_reads_slices(cudart: Path, tmp_path: Path) -> None:
+    """It writes without a tensor map."""
+    workload = Workload("fprop", 2, 14, 10, 72, 40, 3, 3, padding=(1, 1, 1, 1))
+    entry = shipped.find(SmallConvKernel())
+    assert entry is not None
+    compact, sliced = tensor_maps(entry.library, workload, cudart, tmp_path)
+    (x, w), (own_x, own_w) = sliced, compact
+    assert w == own_w and x["sizes"] == own_x["sizes"]
+    assert own_x["strides"] == [2 * 72 * count for count in (1, 10, 10 * 14)]
+    assert x["strides"] == [2 * 96 * count for count in (1, 10, 10 * 14)]
 
 
 def device_code(library: bytes) -> list[dict[bytes, bytes]]:

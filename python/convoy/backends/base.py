@@ -108,7 +108,7 @@ class Backend(abc.ABC):
         None leaves the estimate to records of similar workloads. Optional."""
         return None
 
-    def is_programmatic(self, candidate: Candidate) -> bool:
+    def is_programmatic(self, candidate: Candidate, device: Device) -> bool:
         """Return whether modules that are built now launch the candidate programmatically: it
         starts before its predecessor has ended, and lets its successor do so."""
         return False

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
+from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
@@ -27,7 +28,7 @@ def estimate_us(kernel_us: float) -> float:
 
 
 def as_links(
-    offers: Mapping[Workload, Offers], backends: Mapping[str, Backend]
+    offers: Mapping[Workload, Offers], backends: Mapping[str, Backend], device: Device
 ) -> dict[Workload, Offers]:
     """Offers with ``chained_us`` for the candidates that are launched programmatically, and for no
     other ones."""
@@ -35,7 +36,9 @@ def as_links(
         workload: dataclasses.replace(
             found,
             measured=[
-                Offer(offer.candidate, as_link(offer.candidate, offer.measurement, backends))
+                Offer(
+                    offer.candidate, as_link(offer.candidate, offer.measurement, backends, device)
+                )
                 for offer in found.measured
             ],
         )
@@ -44,12 +47,15 @@ def as_links(
 
 
 def as_link(
-    candidate: Candidate, measurement: Measurement, backends: Mapping[str, Backend]
+    candidate: Candidate,
+    measurement: Measurement,
+    backends: Mapping[str, Backend],
+    device: Device,
 ) -> Measurement:
     """Return the measurement with ``chained_us``, estimated where it was not measured, if the
     candidate is launched programmatically; without it otherwise."""
     chained_us = None
-    if backends[candidate.backend].is_programmatic(candidate):
+    if backends[candidate.backend].is_programmatic(candidate, device):
         chained_us = measurement.chained_us
         if chained_us is None and measurement.kernel_us is not None:
             chained_us = estimate_us(measurement.kernel_us)

@@ -27,6 +27,8 @@ from ..ir.workload import Workload
 PARTS = (0.3, 0.3, 0.4, 0.3)
 OWN = 0.3
 _SWEEPS = 20
+#: One for each of PARTS.
+Groups = tuple[Hashable, ...]
 
 
 def kind_of(backend: str, kernel: str) -> tuple[str, str]:
@@ -48,19 +50,18 @@ class Errors:
     def __len__(self) -> int:
         return len(self._errors)
 
-    def add(self, workload: Workload, candidate: Candidate, error: float) -> None:
-        """Add what was measured."""
+    def add(self, groups: Groups, error: float) -> None:
+        """Add what was measured of a candidate of these groups."""
         self._errors.append(error)
-        groups = _groups(workload, candidate)
         for numbers, members, group in zip(self._numbers, self._members, groups, strict=True):
             members.append(numbers.setdefault(group, len(numbers)))
 
-    def expected(self, workload: Workload, candidate: Candidate) -> tuple[float, float]:
-        """Mean and standard deviation of a candidate's error."""
+    def expected(self, groups: Groups) -> tuple[float, float]:
+        """Mean and standard deviation of the error of a candidate of these groups."""
         if self._solved < len(self._errors):
             self._solve()
         mean, variance = 0.0, OWN**2
-        for i, group in enumerate(_groups(workload, candidate)):
+        for i, group in enumerate(groups):
             number = self._numbers[i].get(group)
             count = 0.0 if number is None else float(self._counts[i][number])
             mean += 0.0 if number is None else float(self._expected[i][number])
@@ -82,8 +83,8 @@ class Errors:
         self._solved = len(self._errors)
 
 
-def _groups(workload: Workload, candidate: Candidate) -> tuple[Hashable, ...]:
-    """Return the groups of candidates that share parts of their error."""
+def groups_of(workload: Workload, candidate: Candidate) -> Groups:
+    """Return the groups of candidates that share parts of a candidate's error."""
     kind = kind_of(candidate.backend, candidate.kernel)
     own = candidate.backend, candidate.kernel
-    return (workload, candidate.backend), kind, (workload, kind), own
+    return (workload.key, candidate.backend), kind, (workload.key, kind), own

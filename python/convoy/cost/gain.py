@@ -23,7 +23,7 @@ from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.objective import best_case_us
 from ..ir.workload import Workload
-from .estimate_errors import Errors
+from .estimate_errors import Errors, Groups, groups_of
 from .nearest import least_us
 
 #: Where nothing is recorded: time of a backend's first guess over the minimum, and the logarithm
@@ -60,6 +60,7 @@ class Belief:
         self._left = {
             candidate: self._log(candidate, estimate) for candidate, estimate in left.items()
         }
+        self._groups: dict[Candidate, Groups] = {c: groups_of(workload, c) for c in left}
         self._measured: list[float] = []
         self._errors = Errors() if errors is None else errors
         self._known: tuple[int, dict[Candidate, tuple[float, float]]] = (-1, {})
@@ -82,7 +83,8 @@ class Belief:
         if log is None and estimate is not None:
             log = self._log(candidate, estimate)
         if log is not None:
-            self._errors.add(self.workload, candidate, self._measured[-1] - log)
+            groups = self._groups.get(candidate) or groups_of(self.workload, candidate)
+            self._errors.add(groups, self._measured[-1] - log)
 
     @property
     def blind(self) -> bool:
@@ -122,7 +124,7 @@ class Belief:
         if self._known[0] != len(self._errors):
             found = {}
             for candidate, log in self._left.items():
-                error, spread = self._errors.expected(self.workload, candidate)
+                error, spread = self._errors.expected(self._groups[candidate])
                 found[candidate] = log + error, spread
             self._known = len(self._errors), found
         return self._known[1]

@@ -13,6 +13,7 @@ from ..ir.defaults import QUICK_SAMPLES_MS, SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from .builds_ahead import BuildsAhead
 from .chained import as_link
 from .estimate_errors import Errors
 from .estimates import estimated
@@ -91,7 +92,7 @@ class MeasuredCost(CostModel):
             if left and self._left is not None:
                 beliefs.append(self._belief(workload, candidates, left))
         self._measurements.expected += len(pairs)
-        links = untimed_links(jobs, self._measurements, self._backends)
+        links = untimed_links(jobs, self._measurements, self._backends, self._device)
         self._deadline = math.inf if self._left is None else self._clock() + self._left
         if self._left is None:
             self._measurements.prepare(pairs)
@@ -134,7 +135,7 @@ class MeasuredCost(CostModel):
         """Return the belief about a workload's candidates, some of them ``left`` to measure."""
         found = estimated(workload, candidates, self._backends, self._device, self.estimates)
         estimates = {
-            candidate: estimate and as_link(candidate, estimate, self._backends)
+            candidate: estimate and as_link(candidate, estimate, self._backends, self._device)
             for candidate, estimate in zip(candidates, found, strict=True)
         }
         own = {candidate: estimates[candidate] for candidate in left}
@@ -150,21 +151,18 @@ class MeasuredCost(CostModel):
         own, budget = self._measurements, self._budget_left()
         taken = own.taken
         least = LEAST_GAIN * sum(belief.best_us for belief in beliefs)
-        built: set[tuple[Workload, Candidate]] = set()
-        while batch := most_gain(beliefs, least, self._budget_left() > 0):
-            first, _ = batch[0]
-            if not first.blind:
-                self._measure_links(links, first.next()[0])
-            ahead = {(belief.workload, candidate) for belief, candidate in batch[:IN_TURN]}
-            if not ahead <= built:
-                pairs = [(belief.workload, candidate) for belief, candidate in batch]
-                own.prepare([pair for pair in pairs if pair not in built])
-                built.update(pairs)
-            for belief, candidate in batch[:IN_TURN]:
-                left = self._budget_left()
-                if left > 0 or belief.blind:
-                    own.expected = own.taken + _to_come(own.taken - taken, budget, left)
-                    belief.add(candidate, own.measure(belief.workload, candidate))
+        with BuildsAhead(own) as ahead:
+            while batch := most_gain(beliefs, least, self._budget_left() > 0):
+                first, _ = batch[0]
+                if not first.blind:
+                    self._measure_links(links, first.next()[0])
+                waiting = {(belief.workload, candidate): belief for belief, candidate in batch}
+                ahead.start(list(waiting), IN_TURN)
+                for pair in ahead.built(list(waiting), IN_TURN):
+                    belief, left = waiting[pair], self._budget_left()
+                    if left > 0 or belief.blind:
+                        own.expected = own.taken + _to_come(own.taken - taken, budget, left)
+                        belief.add(pair[1], own.measure(*pair))
         known = sum(own.best_us(workload) is not None for workload in self._workloads)
         _log.info(
             "%d kernels measured in %.1f s; of %d workloads %d are measured, %d estimated",

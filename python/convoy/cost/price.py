@@ -54,7 +54,7 @@ def price(
             known = found | own
             operations = _operations([graph], by_name, known)
             estimate_unmeasured(operations, known, by_name, device, costs.estimates)
-        found |= as_links(in_network(own, staying, later), by_name)
+        found |= as_links(in_network(own, staying, later), by_name, device)
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
+from ..ir.device import Device
 from ..ir.workload import Workload
 from .chained import estimate_us
 from .local_measurements import LocalMeasurements
@@ -35,6 +36,7 @@ def untimed_links(
     jobs: Sequence[tuple[Workload, Sequence[Candidate]]],
     known: LocalMeasurements,
     backends: Mapping[str, Backend],
+    device: Device,
 ) -> list[Link]:
     """Return the most promising kernel of each workload that is launched programmatically and has
     no time as a link."""
@@ -46,7 +48,7 @@ def untimed_links(
             if (found := known.find(workload, candidate)) is not None
             and found.kernel_us is not None
             and found.chained_us is None
-            and backends[candidate.backend].is_programmatic(candidate)
+            and backends[candidate.backend].is_programmatic(candidate, device)
         ]
         if plain:
             us, candidate = min(plain)

@@ -38,23 +38,21 @@ Pixels = tuple[Array, Array, Array, Array]
 
 
 def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array) -> list[Array]:
-    """Outputs at pixels (n, o, p, q), each for all channels ``k``, which lie in one group."""
+    """Outputs at pixels (n, o, p, q), each for all channels ``k``."""
     wl, depth, cg = workload, workload.depth, workload.c // workload.groups
     n, o, p, q = at
-    group = int(k[0]) // (wl.k // wl.groups)
     t, r, s, c = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, cg)))
-    x_c = group * cg + c
+    first = _first_of_groups(k // (wl.k // wl.groups), cg)
     taps = ((k[:, None] * depth.t + t) * wl.r + r) * wl.s + s
     weights = operands["w"](taps * cg + c)
     result = np.empty((len(n), len(k)))
-    for begin, end in _chunks(len(n), len(r)):
+    for begin, end in _chunks(len(n), len(r) * len(first)):
         d = o[begin:end, None] * depth.stride - depth.padding[0] + t * depth.dilation
         h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
         w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
         inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + x_c
-        patch = np.where(inside, operands["x"](np.where(inside, index, 0)), 0.0)
-        result[begin:end] = patch @ weights.T
+        index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + c
+        result[begin:end] = _products(operands["x"], index, inside, first, weights)
     if wl.requantizes:
         return [requantization.requantized(wl, result, operands["bias"](_rows_of(k)))]
     flat = (pixel_number(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
@@ -71,6 +69,19 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
     return [result, second] if e.writes_y else [second]
 
 
+def _first_of_groups(group: Array, per_group: int) -> Array:
+    """The first channel that each result reads: of each group, or once where there is one."""
+    return (group if np.ptp(group) else group[:1]) * per_group
+
+
+def _products(x: Operand, index: Array, inside: Array, first: Array, weights: Array) -> Array:
+    """Products (pixels, results) of ``x`` at ``index`` (pixels, elements), beyond the ``first``
+    channel of each result, with its ``weights`` (results, elements)."""
+    at = np.where(inside, index, 0)[:, None, :] + first[:, None]
+    patch = np.where(inside[:, None, :], x(at), 0.0)
+    return patch[:, 0] @ weights.T if len(first) == 1 else np.einsum("pkl,kl->pk", patch, weights)
+
+
 def _rows_of(k: Array) -> Array:
     """Places of the rows of channels in a (K, 4) operand."""
     return 4 * k[:, None] + np.arange(4)
@@ -83,17 +94,15 @@ def pixel_number(at: Pixels, sizes: tuple[int, int, int]) -> Array:
 
 
 def dgrad(workload: Workload, operands: Mapping[str, Operand], at: Pixels, c: Array) -> Array:
-    """Input gradients at pixels (n, d, h, w), each for all channels ``c``, which lie in one
-    group."""
+    """Input gradients at pixels (n, d, h, w), each for all channels ``c``."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
     (n, d, h, w), depth = at, workload.depth
-    group = int(c[0]) // cg
     t, r, s, k = (a.reshape(-1) for a in np.indices((depth.t, wl.r, wl.s, kg)))
-    k = group * kg + k
-    taps = ((k * depth.t + t) * wl.r + r) * wl.s + s
-    weights = operands["w"](taps[:, None] * cg + c - group * cg)
+    first = _first_of_groups(c // cg, kg)
+    taps = (((first[:, None] + k) * depth.t + t) * wl.r + r) * wl.s + s
+    weights = operands["w"](taps * cg + (c % cg)[:, None])
     result = np.empty((len(n), len(c)))
-    for begin, end in _chunks(len(n), len(r)):
+    for begin, end in _chunks(len(n), len(r) * len(first)):
         from_front = d[begin:end, None] + depth.padding[0] - t * depth.dilation
         from_top = h[begin:end, None] + wl.padding[0] - r * wl.dilation[0]
         from_left = w[begin:end, None] + wl.padding[1] - s * wl.dilation[1]
@@ -102,8 +111,7 @@ def dgrad(workload: Workload, operands: Mapping[str, Operand], at: Pixels, c: Ar
         inside &= (from_front % depth.stride == 0) & (o >= 0) & (o < depth.o)
         inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
         index = pixel_number((n[begin:end, None], o, p, q), (depth.o, wl.p, wl.q)) * wl.k + k
-        patch = np.where(inside, operands["dy"](np.where(inside, index, 0)), 0.0)
-        result[begin:end] = patch @ weights
+        result[begin:end] = _products(operands["dy"], index, inside, first, weights)
     return result
 
 

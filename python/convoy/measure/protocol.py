@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,21 +86,32 @@ def measure(
         return Measurement(failure=f"{type(err).__name__}: {err}"[:500])
 
 
-def prepare(workload: Workload) -> None:
+def prepare(workload: Workload) -> Blueprint:
     """Prepare a measurement of the workload without the GPU: random blocks and the reference.
 
-    :func:`measure` does this itself if necessary; done in advance, it overlaps with the measurement
-    of another process.
+    :func:`measure` does this itself if necessary; done in advance, by any thread, it overlaps with
+    another measurement.
     """
-    if workload.key not in _blueprints:
-        if len(_blueprints) == _MOST_BLUEPRINTS:
-            _blueprints.pop(next(iter(_blueprints)))
-        rng = np.random.default_rng(next(_seeds))
-        _blueprints[workload.key] = make_blueprint(workload, rng)
+    with _lock:
+        known = _blueprints.get(workload.key)
+        if known is None:
+            if len(_blueprints) == _MOST_BLUEPRINTS:
+                _blueprints.pop(next(iter(_blueprints)))
+            rng, made = np.random.default_rng(next(_seeds)), Future[Blueprint]()
+            _blueprints[workload.key] = made
+    if known is not None:
+        return known.result()
+    try:
+        made.set_result(make_blueprint(workload, rng))
+    except BaseException as error:
+        made.set_exception(error)
+        raise
+    return made.result()
 
 
 _seeds = itertools.count(1)
-_blueprints: dict[str, Blueprint] = {}
+_lock = threading.Lock()
+_blueprints: dict[str, Future[Blueprint]] = {}
 _problems: dict[str, Problem] = {}
 
 
@@ -107,8 +120,7 @@ def _problem(workload: Workload) -> Problem:
     and tensors may fill much of the memory."""
     if workload.key not in _problems:
         _problems.clear()
-        prepare(workload)
-        _problems[workload.key] = on_gpu(workload, _blueprints[workload.key])
+        _problems[workload.key] = on_gpu(workload, prepare(workload))
     return _problems[workload.key]
 
 
@@ -121,8 +133,7 @@ def release() -> None:
 def _over_sets(problem: Problem, run: tvm_ffi.Function) -> Callable[..., None]:
     """A call of a kernel that takes other tensors than the call before."""
     while len(problem.spare) < CHAIN_SETS - 1:
-        blueprint = _blueprints[problem.workload.key]
-        problem.spare.append(on_gpu(problem.workload, blueprint).tensors)
+        problem.spare.append(on_gpu(problem.workload, prepare(problem.workload)).tensors)
     sets = itertools.cycle([problem.tensors, *problem.spare])
 
     def call(*_: object) -> None:

@@ -107,17 +107,14 @@ def _whole_filter(workload: Workload, operands: Mapping[str, Operand]) -> Array:
     return result
 
 
-def _runs(channels: int, groups: int, rng: np.random.Generator) -> list[Array]:
-    """Runs of neighbouring channels, each within one group, 128 channels in all where there are as
-    many; the first and the last are always among them."""
-    per_group = channels // groups
-    length = min(16, per_group)
-    count = min(max(2, 128 // length), groups * (per_group - length + 1))
+def _runs(channels: int, rng: np.random.Generator) -> list[Array]:
+    """Runs of neighbouring channels, 128 channels in all where there are as many; the first and the
+    last are always among them."""
+    length = min(16, channels)
+    count = min(128 // length, channels - length + 1)
     starts = {0, channels - length}
     while len(starts) < count:
-        starts.add(
-            int(rng.integers(groups)) * per_group + int(rng.integers(per_group - length + 1))
-        )
+        starts.add(int(rng.integers(channels - length + 1)))
     return [np.arange(start, start + length) for start in sorted(starts)]
 
 
@@ -139,7 +136,7 @@ def _sample_fprop(
     wl = workload
     starts: list[Array] = []
     values: list[list[Array]] = []
-    runs = _runs(wl.k, wl.groups, rng)
+    runs = _runs(wl.k, rng)
     per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
     for k in runs:
         at = _pixels(per_run, wl.n, wl.depth.o, wl.p, wl.q, rng)
@@ -158,7 +155,7 @@ def _sample_dgrad(
 ) -> Sample:
     wl = workload
     starts, values = [], []
-    runs = _runs(wl.c, wl.groups, rng)
+    runs = _runs(wl.c, rng)
     for c in runs:
         count = math.ceil(SAMPLES / (len(runs) * len(c)))
         at = _pixels(count, wl.n, wl.depth.d, wl.h, wl.w, rng)

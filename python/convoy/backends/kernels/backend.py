@@ -36,7 +36,8 @@ class Family(Generic[K]):
     splits           whether launches choose ``split_k``, which candidates then carry
     tensor_cores     whether the kernels use tensor cores, with tf32 for float32
     estimate_us      time of a launch by a model, in microseconds; None without one
-    is_programmatic  whether a kernel can start before its predecessor has ended; None if none can
+    is_programmatic  whether a kernel can start on sm_90 before its predecessor has ended; None if
+                     none can
     sliced           the kernel that computes the same of slices of wider tensors, and the operands
                      of a workload that may be such; None of a kernel without one
     """
@@ -145,7 +146,7 @@ class KernelBackend(Backend, Generic[K]):
                 "library": entry.sha256,
                 "split_k": launch.split_k,
                 "swizzle": launch.swizzle,
-                "programmatic": self.is_programmatic(candidate),
+                "programmatic": self.is_programmatic(candidate, device),
             },
             {entry.sha256: entry.library},
         )
@@ -213,9 +214,11 @@ class KernelBackend(Backend, Generic[K]):
             return None
         return self.family.estimate_us(self.launch_of(candidate), workload, device)
 
-    def is_programmatic(self, candidate: Candidate) -> bool:
+    def is_programmatic(self, candidate: Candidate, device: Device) -> bool:
         can = self.family.is_programmatic
-        return can is not None and programmatic.wanted() and can(self.launch_of(candidate).kernel)
+        if can is None or device.arch != 90 or not programmatic.wanted():
+            return False  # the code for later GPUs is translated from that for sm_80
+        return can(self.launch_of(candidate).kernel)
 
     def is_ready(self, candidate: Candidate) -> bool:
         return is_compiled(self.launch_of(candidate).kernel)

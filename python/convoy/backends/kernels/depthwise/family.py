@@ -14,7 +14,13 @@ from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
 from ..kernel import Launch as KernelLaunch
 from . import grouped, space, staged
-from .kernels import DepthwiseKernel, GroupedKernel, StagedKernel, kernel_from_json
+from .kernels import (
+    DepthwiseKernel,
+    GroupedKernel,
+    StagedKernel,
+    WgradKernel,
+    kernel_from_json,
+)
 
 Launch = KernelLaunch[DepthwiseKernel]
 
@@ -39,6 +45,7 @@ def depthwise_backend(limit: int = 6) -> KernelBackend[DepthwiseKernel]:
         limit=limit,
         tensor_cores=False,
         estimate_us=_estimate_us,
+        is_programmatic=lambda kernel: not isinstance(kernel, WgradKernel),
     )
     return KernelBackend(family)
 

@@ -22,6 +22,7 @@ class DepthwiseLibrary(TemplateInstance):
 
     folder: ClassVar[str] = "depthwise"
     template: ClassVar[str]
+    export: ClassVar[str] = "CONVOY_EXPORT_DEPTHWISE(Kernel)"
     dtype: str
 
     @property
@@ -44,7 +45,7 @@ class DepthwiseLibrary(TemplateInstance):
             f"// {self.name}\n"
             f'#include "{self.family}_library.cuh"\n\n'
             f"using Kernel = convoy::depthwise::{self.template}<{self.arguments}>;\n\n"
-            "CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)\n"
+            f"{self.export}\n"
         )
 
 
@@ -89,9 +90,10 @@ class ConvKernel(FilterKernel):
 
 
 class WgradKernel(FilterKernel):
-    """wgrad."""
+    """wgrad, which is launched behind the end of its predecessor."""
 
     family: ClassVar[str] = "depthwise_wgrad"
+    export: ClassVar[str] = "CONVOY_EXPORT_KERNEL_WITH(Kernel, convoy::describe)"
     template: ClassVar[str] = "DepthwiseWgrad"
 
 

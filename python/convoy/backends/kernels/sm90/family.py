@@ -48,8 +48,15 @@ def sm90_backend(limit: int = 16) -> KernelBackend[Sm90Kernel]:
         kernel_from_json=kernel_from_json,
         limit=limit,
         is_programmatic=lambda kernel: isinstance(kernel, SmallConvKernel),
+        sliced=_sliced,
     )
     return KernelBackend(family)
+
+
+def _sliced(kernel: Sm90Kernel, workload: Workload) -> tuple[Sm90Kernel, frozenset[str]] | None:
+    """A kernel for small batches takes any strides."""
+    is_small_conv = isinstance(kernel, SmallConvKernel)
+    return (kernel, frozenset({"x", "residual", "y"})) if is_small_conv else None
 
 
 def is_stem(workload: Workload) -> bool:
