@@ -101,11 +101,18 @@ CudnnHandle& ThreadContext::Cudnn(int device) {
       TVM_FFI_THROW(RuntimeError) << "cudnnCreate on GPU " << device
                                   << " failed: " << CudnnError(status);
     }
-    void* scratch = nullptr;
-    CONVOY_CUDA(cudaMalloc, &scratch, sizeof(int));
-    it = handles_.emplace(device, CudnnHandle(handle, scratch)).first;
+    it = handles_.emplace(device, CudnnHandle(handle, Scratch(device))).first;
   }
   return it->second;
+}
+
+void* ThreadContext::Scratch(int device) {
+  void*& scratch = scratch_[device];
+  if (scratch == nullptr) {
+    DeviceGuard guard(device);
+    CONVOY_CUDA(cudaMalloc, &scratch, sizeof(int));
+  }
+  return scratch;
 }
 
 Executable& ThreadContext::GetExecutable(const FunctionSpec& function, const BlobMap& blobs,

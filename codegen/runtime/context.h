@@ -74,6 +74,9 @@ class ThreadContext {
   // Created on first use; throws CaptureNotReady while `stream` is being captured.
   CudnnHandle& Cudnn(int device);
 
+  // 4 bytes on a device that nobody reads, for WaitForPredecessors.
+  void* Scratch(int device);
+
   // Streams and events for scheduled functions on a device.
   StreamPool& Streams(int device) { return streams_.try_emplace(device, device).first->second; }
 
@@ -109,6 +112,7 @@ class ThreadContext {
   void DropOldLanes();
 
   std::map<int, CudnnHandle> handles_;
+  std::map<int, void*> scratch_;
   std::map<int, StreamPool> streams_;
   std::unordered_map<std::string, std::unique_ptr<Executable>> executables_;
   std::map<LaneKey, Lane> lanes_;

@@ -184,6 +184,10 @@ void DeployedSession::Call() {
       relaxed;  // the caller may capture: outputs are allocated all the same
   if (OnGpu()) relaxed.emplace();
   main_.CallPacked(arguments.data(), static_cast<int32_t>(arguments.size()), &result);
+  if (OnGpu()) {
+    static const ffi::Function settle = Global("convoy.graph.settle");
+    settle(device_.device_id);
+  }
   outputs_ = Flattened(result);
   if (outputs_.size() != module_->outputs.size()) {
     TVM_FFI_THROW(CorruptArtefact)

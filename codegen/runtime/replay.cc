@@ -10,6 +10,9 @@
 //     result's tensors to the caller. Addresses and streams are integers; what is a tensor's own
 //     address is not copied.
 //   convoy.graph.capturing(device) -> whether the current stream is being captured
+//   convoy.graph.settle(device) makes what the caller enqueues next on the current stream, or
+//     captures, start when all that is there has ended: the last kernel of a function may let its
+//     successor start early, which may be one of cuDNN's that does not wait
 //   convoy.graph.kernels(function, arguments, device) -> JSON text: for each kernel that one call
 //     launches its blocks, threads, shared_bytes, registers and how many blocks fit on an
 //     SM ("resident")
@@ -128,6 +131,13 @@ bool Capturing(int device) {
   return QueryStream(TVMFFIEnvGetStream(kDLCUDA, device)).capturing();
 }
 
+void Settle(int device) {
+  DeviceGuard guard(device);
+  const StreamState stream = QueryStream(TVMFFIEnvGetStream(kDLCUDA, device));
+  WaitForPredecessors(stream,
+                      stream.capturing() ? nullptr : ThreadContext::Current().Scratch(device));
+}
+
 struct DriverApi {
 #define CONVOY_DECLARE(name, arguments) driver::Result(*name) arguments = nullptr;
   CONVOY_DRIVER_FUNCTIONS(CONVOY_DECLARE)
@@ -202,6 +212,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   refl::GlobalDef()
       .def("convoy.graph.capture", Capture)
       .def("convoy.graph.capturing", Capturing)
+      .def("convoy.graph.settle", Settle)
       .def("convoy.graph.kernels", Kernels);
 }
 

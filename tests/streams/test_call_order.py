@@ -171,7 +171,8 @@ result([plan(schedule), lines, int(number), after == mine])
 
 
 def test_captured_as_one_graph(fakes) -> None:
-    """A session: eager, captured with all its streams and launched, launched alone."""
+    """A session: eager, captured with all its streams and launched, launched alone. What follows the
+    eager run, which may be another library's kernel, waits for its end."""
     plan, eager, captured, replayed, bound, again = fakes.run_tvm(
         NETWORK
         + """
@@ -186,6 +187,8 @@ session.run()
 result([plan(schedule), *runs, bound, calls()])
 """
     )
+    *eager, last = eager
+    assert last.startswith("memset_async")
     check_calls(plan, eager)
     begin = next(i for i, line in enumerate(captured) if line.startswith("begin_capture"))
     end = captured.index("end_capture")
@@ -200,7 +203,8 @@ result([plan(schedule), *runs, bound, calls()])
 
 
 def test_inside_of_the_callers_capture(fakes) -> None:
-    """While the caller captures, a session's calls go into that capture."""
+    """While the caller captures, a session's calls go into that capture, and an empty node between
+    them and what follows."""
     plan, lines, origin = fakes.run_tvm(
         NETWORK
         + """
@@ -212,6 +216,8 @@ streams.end(mine)
 result([plan(schedule), lines, int(number)])
 """
     )
+    *lines, last = lines
+    assert last.startswith("captured empty")
     check_calls(plan, lines, origin)
     assert all(line.startswith(("captured", "event_", "malloc")) for line in lines)
 

@@ -16,9 +16,9 @@ from ..threads import workers
 from .local_measurements import LocalMeasurements
 
 Pair = tuple[Workload, Candidate]
-#: Seconds that the most promising candidates are waited for while others are built already: about
-#: what one measurement takes.
-PATIENCE_S = 0.02
+#: Seconds that the most promising candidates are waited for while others are built already: less
+#: than a measurement takes.
+PATIENCE_S = 0.005
 
 
 class BuildsAhead:

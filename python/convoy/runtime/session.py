@@ -148,9 +148,13 @@ class Session:
 
     def _run_otherwise(self) -> None:
         """Run without replaying the latest graph: call the function, or capture it and replay."""
+        from .library import function
+
         if not self.meta.cuda_graph or not self._warm or self._in_capture():
             self._outputs = _flatten(self._main(*self._inputs))
             self._warm = True
+            if self.device.type == "cuda":  # what follows may be another library's
+                function("graph.settle")(self.device.index)
             return
         self._replay = self._graph()
         self._outputs = self._replay.outputs
