@@ -171,8 +171,10 @@ result([plan(schedule), lines, int(number), after == mine])
 
 
 def test_captured_as_one_graph(fakes) -> None:
-    """A session: eager, captured with all its streams and launched, launched alone. What follows the
-    eager run, which may be another library's kernel, waits for its end."""
+    """A session: eager, captured with all its streams and launched, launched alone.
+
+    What follows the eager run, which may be another library's kernel, waits for its end.
+    """
     plan, eager, captured, replayed, bound, again = fakes.run_tvm(
         NETWORK
         + """
