@@ -7,7 +7,7 @@
 
 namespace convoy::depthwise {
 
-// Whether a kernel's machine code waits for its predecessors: not if the driver translated it from
+// Whether a kernel's machine code waits for its predecessors: not if the driver JIT-compiled it from
 // the PTX of sm_80.
 inline bool waits(const void* kernel) {
   cudaFuncAttributes attributes = {};

@@ -24,7 +24,7 @@ def changed(base=BASE, **fields):
 
 @pytest.mark.parametrize(("arch", "early"), [(80, False), (90, True), (100, False)])
 def test_kernels_start_early_where_their_code_waits(arch, early):
-    """The code for later GPUs is translated from that for sm_80; wgrad has two launches."""
+    """Code for later GPUs is JIT-compiled from the PTX of sm_80; wgrad has two launches."""
     backend, device = depthwise_backend(), dataclasses.replace(Device(), arch=arch)
     for workload in (BASE, changed(op="dgrad"), changed(groups=8)):
         (candidate, *_) = backend.propose(workload, device)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from types import TracebackType
 
 from ..ir.candidate import Candidate
 from ..ir.workload import Workload
@@ -22,7 +21,7 @@ PATIENCE_S = 0.005
 
 
 class BuildsAhead:
-    """Builds in threads, one candidate each; leaving the context waits for none of them.
+    """Builds in threads, one candidate each.
 
     What fails to build here fails again where it is measured, and is reported there.
     """
@@ -34,15 +33,8 @@ class BuildsAhead:
         self._pool = ThreadPoolExecutor(max(2, workers() // 2), "convoy-build")
         self._builds: dict[Pair, Future[None]] = {}
 
-    def __enter__(self) -> BuildsAhead:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Start no more builds; those that are running are not waited for."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, pairs: Sequence[Pair], urgent: int) -> None:

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
@@ -151,14 +152,15 @@ class MeasuredCost(CostModel):
         own, budget = self._measurements, self._budget_left()
         taken = own.taken
         least = LEAST_GAIN * sum(belief.best_us for belief in beliefs)
-        with BuildsAhead(own) as ahead:
+        with closing(BuildsAhead(own)) as ahead:
             while batch := most_gain(beliefs, least, self._budget_left() > 0):
                 first, _ = batch[0]
                 if not first.blind:
                     self._measure_links(links, first.next()[0])
                 waiting = {(belief.workload, candidate): belief for belief, candidate in batch}
-                ahead.start(list(waiting), IN_TURN)
-                for pair in ahead.built(list(waiting), IN_TURN):
+                pairs = list(waiting)
+                ahead.start(pairs, IN_TURN)
+                for pair in ahead.built(pairs, IN_TURN):
                     belief, left = waiting[pair], self._budget_left()
                     if left > 0 or belief.blind:
                         own.expected = own.taken + _to_come(own.taken - taken, budget, left)

@@ -52,7 +52,7 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
         w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
         inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
         index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + c
-        result[begin:end] = _products(operands["x"], index, inside, first, weights)
+        result[begin:end] = _matmul(operands["x"], index, inside, first, weights)
     if wl.requantizes:
         return [requantization.requantized(wl, result, operands["bias"](_rows_of(k)))]
     flat = (pixel_number(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
@@ -74,9 +74,9 @@ def _first_of_groups(group: Array, per_group: int) -> Array:
     return (group if np.ptp(group) else group[:1]) * per_group
 
 
-def _products(x: Operand, index: Array, inside: Array, first: Array, weights: Array) -> Array:
-    """Products (pixels, results) of ``x`` at ``index`` (pixels, elements), beyond the ``first``
-    channel of each result, with its ``weights`` (results, elements)."""
+def _matmul(x: Operand, index: Array, inside: Array, first: Array, weights: Array) -> Array:
+    """Matmul (pixels, results) of ``x`` at ``index`` (pixels, elements), counted from the ``first``
+    channel of each result, and ``weights`` (results, elements). Zeros where not ``inside``."""
     at = np.where(inside, index, 0)[:, None, :] + first[:, None]
     patch = np.where(inside[:, None, :], x(at), 0.0)
     return patch[:, 0] @ weights.T if len(first) == 1 else np.einsum("pkl,kl->pk", patch, weights)
@@ -111,7 +111,7 @@ def dgrad(workload: Workload, operands: Mapping[str, Operand], at: Pixels, c: Ar
         inside &= (from_front % depth.stride == 0) & (o >= 0) & (o < depth.o)
         inside &= (p >= 0) & (p < wl.p) & (q >= 0) & (q < wl.q)
         index = pixel_number((n[begin:end, None], o, p, q), (depth.o, wl.p, wl.q)) * wl.k + k
-        result[begin:end] = _products(operands["dy"], index, inside, first, weights)
+        result[begin:end] = _matmul(operands["dy"], index, inside, first, weights)
     return result
 
 

@@ -217,7 +217,7 @@ class KernelBackend(Backend, Generic[K]):
     def is_programmatic(self, candidate: Candidate, device: Device) -> bool:
         can = self.family.is_programmatic
         if can is None or device.arch != 90 or not programmatic.wanted():
-            return False  # the code for later GPUs is translated from that for sm_80
+            return False  # code for later GPUs is JIT-compiled from the PTX of sm_80
         return can(self.launch_of(candidate).kernel)
 
     def is_ready(self, candidate: Candidate) -> bool:
