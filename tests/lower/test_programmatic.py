@@ -41,9 +41,9 @@ def test_waits_before_anything_else() -> None:
     assert any("a_ptr" in line for line in rest)
 
 
-def test_lets_no_successor_start_early() -> None:
-    """A library's first kernel need not wait, and its second one waits for the first alone."""
-    assert "launch_dependents" not in source("sm_90")
+def test_lets_its_successor_start_before_it_waits() -> None:
+    text = source("sm_90")
+    assert 0 <= text.find("griddepcontrol.launch_dependents;") < text.find("griddepcontrol.wait;")
 
 
 @pytest.mark.parametrize(("arch", "switch"), [("sm_80", "1"), ("sm_90", "0")])

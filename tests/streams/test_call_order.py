@@ -55,7 +55,8 @@ def schedule_of(lowered, streams, conv_us=5.0):
     ops = [
         dataclasses.replace(
             o, occupancy=Occupancy(waves=0.1),
-            duration_us=conv_us if o.symbol in ("conv", "mean") else 5.0
+            duration_us=conv_us if o.symbol in ("conv", "mean") else 5.0,
+            chained_us=None,
         )
         for o in program.ops
     ]

@@ -13,7 +13,7 @@ from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
-from .native import native_measurement
+from .native import of_duration
 
 #: The estimates of a cost model (:meth:`CostModel.estimates`).
 Estimates = Callable[[Workload, Sequence[Candidate]], Sequence[Measurement | None]]
@@ -93,5 +93,5 @@ def _scaled(estimate: Measurement, factor: float) -> Measurement:
 
 def _modelled(kernel_us: float) -> Measurement:
     """The estimate for a kernel that takes so long by its own model."""
-    host = native_measurement(kernel_us)
-    return dataclasses.replace(host, kernel_spread_us=_MODEL_SPREAD * kernel_us)
+    found = of_duration(kernel_us)
+    return dataclasses.replace(found, kernel_spread_us=_MODEL_SPREAD * kernel_us)

@@ -8,9 +8,11 @@ the overlap between streams, depend on them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from .. import programmatic
 from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.dtypes import DTYPE_BYTES
@@ -37,10 +39,19 @@ PRODUCT_RATE = 5e12
 FREE = Measurement(kernel_us=0.0, enqueue_us=0.0, e2e_us=0.0)
 
 
-def native_measurement(kernel_us: float) -> Measurement:
-    """Measurement of a kernel of TVM that takes so long on the device; free if it takes none."""
+def native_measurement(kernel_us: float, device: Device) -> Measurement:
+    """Measurement of a kernel of TVM that takes so long on the device; free if it takes none.
+
+    Where TVM's kernels are launched programmatically they let their successors start early; they do
+    nothing themselves before they wait, and take as long as links."""
     if not kernel_us:
         return FREE
+    early = programmatic.available(device.arch)
+    return dataclasses.replace(of_duration(kernel_us), chained_us=kernel_us if early else None)
+
+
+def of_duration(kernel_us: float) -> Measurement:
+    """Measurement of a kernel that takes so long on the device, with host times of TVM's."""
     return Measurement(
         kernel_us=kernel_us,
         enqueue_us=NATIVE_ENQUEUE_US,
@@ -117,7 +128,7 @@ def copies(subgraph: Subgraph, gathered: Collection[str], device: Device) -> lis
     workload = subgraph.require_workload()
     channel = 2 * _result_bytes(workload) // workload.k  # read and written
     return [
-        native_measurement(moving_us(channel * channels, device))
+        native_measurement(moving_us(channel * channels, device), device)
         for name, channels in zip(subgraph.outputs, subgraph.split, strict=True)
         if name not in gathered
     ]

@@ -1,12 +1,8 @@
 """Programmatic dependent launch of the kernels that TVM generates.
 
-A kernel waits for its predecessor before it accesses memory. Its operands may be written while it
-is already running. They must therefore not be loaded through the read-only cache, which may hold
-stale data of the same address.
-
-It does not let its successor start before it has ended: that may be a library's. cuDNN launches the
-kernel that prepares the workspace of a Hopper convolution programmatically. If that does not wait,
-the convolution behind it, which waits for that kernel alone, reads what is not written yet.
+A kernel lets its successor start at once, and waits for its predecessor before it accesses memory.
+Its operands may be written while it is already running. They must therefore not be loaded through
+the read-only cache, which may hold stale data of the same address.
 """
 
 from __future__ import annotations
@@ -37,6 +33,7 @@ __forceinline__ __device__ void convoy_written(T* pointer) {
 }
 template <class... Ts>
 __forceinline__ __device__ void convoy_wait(Ts*... pointers) {
+  asm volatile("griddepcontrol.launch_dependents;");
   asm volatile("griddepcontrol.wait;" : : : "memory");
   (convoy_written(pointers), ...);
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from ..cost.native import native_measurement
+from ..cost.native import of_duration
 from ..ir import objective as objectives
 from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.measurement import Measurement
@@ -105,7 +105,7 @@ def _measured(op: Op, choice: Choice | None) -> Measurement:
     if op.source == "unknown":
         return Measurement()
     if choice is None:
-        return native_measurement(op.duration_us)
+        return of_duration(op.duration_us)
     found = choice.chosen.measurement
     us, chained_us = op.duration_us, op.chained_us
     return dataclasses.replace(found, kernel_us=us, cold_us=None, chained_us=chained_us)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ..cost import native
 from ..ir.candidate import Candidate
+from ..ir.device import Device
 from ..ir.kernel_words import NATIVE
 from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
@@ -42,12 +43,13 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
             rest = tuple(name for name in longest.ops if name not in subgraph.ops)
             if len(rest) > 1:  # single operations get their kernels below
                 us = native.leftover_us(subgraph, longest, graph.device)
-                found.append(_native(rest, us, [n for n in longest.outputs if n in rest]))
+                outputs = [name for name in longest.outputs if name in rest]
+                found.append(_native(rest, us, outputs, graph.device))
     for root, (longest, *_) in graph.by_root.items():
         if root in offloaded and not longest.is_alternative:
             kernel_us = native.native_us(longest, graph.device)
             if kernel_us is not None:
-                found.append(_native(longest.ops, kernel_us, longest.outputs))
+                found.append(_native(longest.ops, kernel_us, longest.outputs, graph.device))
     found += _single_ops(graph, offloaded)
     return dataclasses.replace(graph, subgraphs=graph.legal(found))
 
@@ -113,10 +115,12 @@ def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgr
                 us = native.elementwise_us(op, dtype_of[op.name], graph.device)
             elif op.moved_bytes:
                 us = native.moving_us(op.moved_bytes, graph.device)
-        yield _native((op.name,), us, (op.name,))
+        yield _native((op.name,), us, (op.name,), graph.device)
 
 
-def _native(ops: tuple[str, ...], kernel_us: float, outputs: Sequence[str]) -> Subgraph:
+def _native(
+    ops: tuple[str, ...], kernel_us: float, outputs: Sequence[str], device: Device
+) -> Subgraph:
     """A kernel of TVM for these operations."""
-    offer = Offer(Candidate(NATIVE, "native"), native.native_measurement(kernel_us))
+    offer = Offer(Candidate(NATIVE, "native"), native.native_measurement(kernel_us, device))
     return Subgraph(f"native {ops[-1]}", ops, tuple(outputs), offers=(offer,))

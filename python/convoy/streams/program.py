@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relax
 
-from ..cost.native import moving_us
+from ..cost.native import moving_us, native_measurement
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
 from ..graph.rewriter import bindings_of, main_function, result_of
@@ -187,16 +187,17 @@ class _Reader:
             if self._last_host_workspace is not None:
                 depends.add(self._last_host_workspace)
             self._last_host_workspace = op
-        program.ops.append(
-            Op(
-                name=f"{symbol}#{op}",
-                symbol=symbol,
-                kind="native" if native else "offloaded",
-                duration_us=native.duration_us if native else moving_us(moved, self._device),
-                occupancy=native.occupancy if native else Occupancy(),
-                depends=tuple(sorted(depends)),
-            )
+        new = Op(
+            name=f"{symbol}#{op}",
+            symbol=symbol,
+            kind="native" if native else "offloaded",
+            duration_us=moving_us(moved, self._device),
+            occupancy=native.occupancy if native else Occupancy(),
+            depends=tuple(sorted(depends)),
         )
+        if native:
+            new = new.timed(native_measurement(native.duration_us, self._device))
+        program.ops.append(new)
         program.calls.append(relax.Call(call.op, args, call.attrs, ty_args=call.ty_args))
         program.moved.append(moved)
 
