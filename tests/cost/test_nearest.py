@@ -12,6 +12,7 @@ from convoy.cost.model import CostModel
 from convoy.cost.nearest import Neighbours, least_us
 from convoy.cost.price import price
 from convoy.cost.recorded import RecordedCost
+from convoy.cost.unrecorded import unrecorded
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
@@ -126,10 +127,11 @@ def test_own_timings_count_beside_those_of_other_gpus() -> None:
     assert ranked(neighbours, conv(8), FAST, Candidate("cudnn", "eng5"))[0] == "eng5"
 
 
-def test_an_operator_without_records_has_no_estimate() -> None:
+def test_without_records_of_an_operator_a_model_estimates_its_kernels() -> None:
     neighbours = of({conv(7): [sample(FAST, 5.0)]}, H200)
-    assert neighbours.estimates(dataclasses.replace(conv(7), op="wgrad"), [FAST]) == [None]
-    assert of({}, H200).estimates(conv(7), [FAST, SLOW]) == [None, None]
+    wgrad = dataclasses.replace(conv(7), op="wgrad")
+    assert neighbours.estimates(wgrad, [FAST]) == [unrecorded(wgrad, FAST, H200)]
+    assert of({}, H200).estimates(conv(7), [SLOW]) == [unrecorded(conv(7), SLOW, H200)]
 
 
 def test_the_samples_of_lines_are_those_of_records(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class MeasuredCost(CostModel):
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
-    ) -> list[Measurement | None]:
+    ) -> Sequence[Measurement | None]:
         return self._recorded.estimates(workload, candidates)
 
     def prefetch(self, jobs: Sequence[tuple[Workload, Sequence[Candidate]]]) -> None:

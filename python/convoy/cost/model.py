@@ -37,7 +37,7 @@ class CostModel(abc.ABC):
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
-    ) -> list[Measurement | None]:
+    ) -> Sequence[Measurement | None]:
         """Return estimates (measurements without samples) for a workload without measurements;
         None for an unknown candidate. Optional."""
         return [None] * len(candidates)

@@ -36,6 +36,7 @@ from ..ir.objective import device_us
 from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
 from .estimate_errors import kind_of
+from .unrecorded import unrecorded
 
 if TYPE_CHECKING:
     from ..records.record import HostSample
@@ -113,14 +114,11 @@ class Neighbours:
         self._features: dict[str, np.ndarray] = {}
         self._known: dict[Workload, list[_Known]] = {}
 
-    def estimates(
-        self, workload: Workload, candidates: Sequence[Candidate]
-    ) -> list[Measurement | None]:
-        """An estimate for each candidate, without samples; None if no workload of the kind is
-        recorded."""
+    def estimates(self, workload: Workload, candidates: Sequence[Candidate]) -> list[Measurement]:
+        """An estimate for each candidate, without samples."""
         near = self._near(workload)
         if not near:
-            return [None] * len(candidates)
+            return [unrecorded(workload, candidate, self._device) for candidate in candidates]
         best = _mean(self._over_least(near))
         if workload.is_depthwise and not any(known.workload.is_depthwise for known, _ in near):
             best += _NO_DEPTHWISE

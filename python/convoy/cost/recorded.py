@@ -79,7 +79,7 @@ class RecordedCost(CostModel):
 
     def estimates(
         self, workload: Workload, candidates: Sequence[Candidate]
-    ) -> list[Measurement | None]:
+    ) -> Sequence[Measurement | None]:
         if self._neighbours is None:
             return super().estimates(workload, candidates)
         return self._neighbours.estimates(workload, candidates)

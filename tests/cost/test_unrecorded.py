@@ -1,0 +1,55 @@
+"""The model of kernels of which nothing is recorded, against times of an H200."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+
+import pytest
+
+from convoy import paths
+from convoy.cost.unrecorded import unrecorded
+from convoy.ir.candidate import Candidate
+from convoy.ir.device import Device
+from convoy.ir.objective import device_us
+from convoy.ir.workload import Workload
+from convoy.records.store import RecordStore
+
+CONV = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
+FIRST = Candidate("cudnn", "eng1")
+
+
+def us(workload: Workload, candidate: Candidate = FIRST) -> float:
+    found = unrecorded(workload, candidate, Device()).kernel_us
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("backend", ["cudnn", "cutlass", "hopper"])
+def test_the_best_kernels_of_resnet50(backend: str) -> None:
+    best: dict[Workload, float] = {}
+    for record in RecordStore(sorted(paths.records_dir().glob("*resnet50-*"))):
+        workload, time = record.workload, device_us(record.measurement)
+        if record.candidate.backend == backend and workload.op == "fprop" and time:
+            best[workload] = min(time, best.get(workload, time))
+    assert len(best) > 50
+    ratios = [us(workload, Candidate(backend, "k")) / time for workload, time in best.items()]
+    assert statistics.geometric_mean(ratios) == pytest.approx(1.0, abs=0.25)
+    assert statistics.mean(0.6 < ratio < 1.7 for ratio in ratios) > 0.9
+
+
+def test_larger_and_deeper_ones_and_later_candidates_take_longer() -> None:
+    assert us(CONV) < us(dataclasses.replace(CONV, n=64))
+    assert us(CONV) < us(CONV, Candidate("cudnn", "eng2", priority=1))
+    wide = dataclasses.replace(CONV, c=512, k=128)  # as many multiply-adds
+    assert us(CONV) < us(wide)
+
+
+def test_libraries_pad_channels() -> None:
+    stem = Workload("fprop", 64, 224, 224, 3, 64, 7, 7, stride=(2, 2), padding=(3, 3, 3, 3))
+    padded = dataclasses.replace(stem, c=8)
+    assert (
+        us(padded) - us(stem)
+        < 1.0
+        < us(padded, Candidate("hopper", "k")) - us(stem, Candidate("hopper", "k"))
+    )
