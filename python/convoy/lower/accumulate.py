@@ -13,7 +13,9 @@ from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, is_tensor, op_name, relax_ops
 from ..graph.rewriter import Rewriter
+from ..graph.target import on_gpu
 from ..ir.dtypes import HALF_DTYPES
+from ..ops.activation import gelu16
 
 PRODUCTS = relax_ops(
     """
@@ -50,7 +52,8 @@ class AccumulateInFloat32(Rewriter):
             wide = call_like(call, call.args, out_dtype="float32")
         elif name in _ARITHMETIC:
             args = [self._wide(a, o) for a, o in zip(call.args, old.args, strict=True)]
-            wide = call_like(call, args)
+            fast = name == "relax.nn.gelu" and on_gpu()
+            wide = gelu16(*args) if fast else call_like(call, args)
         else:
             return None
         return relax.op.astype(self.emit(wide), narrow)

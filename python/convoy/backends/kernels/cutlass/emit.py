@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....ir.dtypes import HALF_DTYPES
 from ..kernel import bool_literal
 from .parameters import KernelParameters
 
@@ -71,7 +72,7 @@ def emit(config: KernelParameters) -> str:
         header=header_of(config).removeprefix("cutlass/"),
         spec="ActivatedSpec" if _is_activated(config) else "EpilogueSpec",
         out=_ELEMENT[config.out_dtype],
-        activation=activation_literal(config.activation, config.residual_last),
+        activation=activation_literal(config.activation, config.residual_last, config.out_dtype),
         residual=bool_literal(config.residual),
         affine=bool_literal(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
@@ -92,9 +93,11 @@ def _is_activated(config: KernelParameters) -> bool:
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 
-def activation_literal(activation: str, residual_last: bool) -> str:
+def activation_literal(activation: str, residual_last: bool, out_dtype: str) -> str:
     """The constant of ``epilogue.cuh`` or ``activations.cuh``."""
     name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[activation]
+    if activation == "gelu" and out_dtype in HALF_DTYPES:
+        name += "16"
     return f"convoy::residual_last({name})" if residual_last else name
 
 

@@ -89,7 +89,7 @@ class SmallConvKernel(Sm90Library):
         """The ``.cu`` text; equal for equal kernels."""
         arguments = ELEMENT[self.dtype]
         if self.activation:
-            literal = activation_literal(self.activation, self.residual_last)
+            literal = activation_literal(self.activation, self.residual_last, self.dtype)
             arguments += f", convoy::sm90::FixedActivation<{literal}>"
         return (
             f"// {self.name}\n"
