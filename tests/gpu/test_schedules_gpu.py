@@ -11,7 +11,7 @@ from tvm.relax import op
 from convoy.lower.executable import lower
 from convoy.normalize.normal_form import normalize
 
-from ..graph.kernels import Case, small_cases
+from ..graph.kernels import Case, excitation, small_cases
 from ..graph.nets import Net, preact_resnet, random_inputs, relative_error, run_llvm, to_numpy
 
 pytestmark = pytest.mark.gpu
@@ -59,6 +59,29 @@ def test_global_means(shape: tuple[int, ...], target) -> None:
     (x,) = case.inputs()
     found = machine(case.executable(target))["main"](on_gpu(x)).numpy()
     assert relative_error(found, x.astype("float64").mean((1, 2))) < 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("images", "size", "channels", "length"),
+    [
+        (1, 112, 32, 8), (1, 28, 240, 16), (4, 14, 672, 32), (1, 7, 1152, 48), (1, 7, 960, 240),
+        (2, 7, 440, 112), (32, 56, 144, 8), (3, 5, 20, 36),
+    ],
+)  # fmt: skip
+def test_gates_of_channels(
+    images: int, size: int, channels: int, length: int, dtype: str, target
+) -> None:
+    """The end of squeeze-and-excitation blocks, in one kernel."""
+    shapes = [(images, size, size, channels), (images, 1, 1, length), (channels, 1, 1, length)]
+    build = excitation(op.sigmoid)
+    case = Case("gate", [*shapes, (channels,)], [dtype] * 4, build, "ChannelGate")
+    inputs = case.inputs()
+    found = machine(case.executable(target))["main"](*map(on_gpu, inputs)).numpy()
+    x, s, w, b = (a.astype("float64") for a in inputs)
+    gates = 1 / (1 + np.exp(-(s[:, 0, 0] @ w[:, 0, 0].T + b)))
+    error = relative_error(found.astype("float64"), x * gates[:, None, None])
+    assert error < (2e-3 if dtype == "float16" else 1e-5)
 
 
 @pytest.mark.parametrize("kind", ["layer_norm", "rms_norm", "softmax", "log_softmax"])

@@ -113,6 +113,15 @@ def conv(emit, x, w, **attrs):
     return emit(op.nn.conv2d(x, w, **layouts, **attrs))
 
 
+def excitation(gate):
+    """The end of a squeeze-and-excitation block."""
+
+    def build(emit, x, squeezed, w, b):
+        return emit(op.multiply(x, emit(gate(emit(op.add(conv(emit, squeezed, w), b))))))
+
+    return build
+
+
 def depthwise(c, r, stride, multiplier=1, seed=3):
     """Depthwise convolution with constant weights."""
     w = np.random.default_rng(seed).standard_normal((c * multiplier, r, r, 1), "float32")
@@ -271,6 +280,34 @@ def small_cases() -> list[Case]:
         Case(
             "gemv", [(1, 1, 1, 96), (20, 1, 1, 96), (20,)], [h] * 3,
             lambda e, x, w, b: e(op.nn.silu(e(op.add(conv(e, x, w), b)))), "Gemv",
+        ),
+        Case(
+            "channel_gate", [(1, 7, 6, 72), (1, 1, 1, 48), (72, 1, 1, 48), (72,)], [h] * 4,
+            excitation(op.sigmoid), "ChannelGate",
+        ),
+        Case(
+            "channel_gate_batch", [(3, 5, 5, 20), (3, 1, 1, 44), (20, 1, 1, 44), (20,)], [h] * 4,
+            excitation(lambda x: op.clip(x, 0, 1)), "ChannelGate",
+        ),
+        Case(  # threads without channels, and vectors that not all threads of a row have
+            "channel_gate_odd", [(2, 7, 7, 440), (2, 1, 1, 112), (440, 1, 1, 112), (440,)], [h] * 4,
+            excitation(op.sigmoid), "ChannelGate",
+        ),
+        Case(
+            "channel_gate_f32", [(2, 9, 8, 40), (2, 1, 1, 8), (40, 1, 1, 8), (40,)], [f] * 4,
+            excitation(op.sigmoid), "ChannelGate",
+        ),
+        Case(
+            "channel_gate_residual",
+            [(2, 4, 4, 64), (2, 1, 1, 16), (64, 1, 1, 16), (64,), (2, 4, 4, 64)], [h] * 5,
+            lambda e, x, *v: e(op.nn.relu(e(op.add(excitation(op.sigmoid)(e, x, *v[:3]), v[3])))),
+            "ChannelGate",
+        ),
+        Case(
+            "channel_gate_dense", [(2, 6, 6, 24), (2, 16)], [h] * 2,
+            lambda e, x, s: e(
+                op.multiply(e(op.reshape(e(op.sigmoid(dense(16, 24)(e, s))), (2, 1, 1, 24))), x)
+            ), "ChannelGate",
         ),
         Case("gemv_odd", [(3, 1, 1, 41), (7, 1, 1, 41)], [h] * 2, conv, "Window"),
         Case("gemv_f32", [(2, 1, 1, 40), (9, 1, 1, 40)], [f] * 2, conv, "Gemv"),

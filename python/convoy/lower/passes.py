@@ -18,6 +18,7 @@ from ..graph.rewriter import Rewriter, main_function
 from ..graph.target import on_gpu
 from ..tir.unit_reductions import without_unit_reductions
 from .accumulate import AccumulateInFloat32
+from .channel_gates import FuseChannelGates
 from .decompose import Decompose
 from .diagnose import check_lowered, unsupported_op
 from .empty_constants import EmptyConstants
@@ -90,6 +91,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         *((fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
+        *(map(module_pass, (FuseChannelGates,)) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

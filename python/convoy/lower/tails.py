@@ -52,14 +52,14 @@ def _pattern(func: tirx.PrimFunc) -> int:
     """Return the part of a function: a reduction, behind one, or none."""
     found = int(func.attrs[_PATTERN]) if _PATTERN in func.attrs else _OPAQUE
     if found in (REDUCTION, FUSABLE):
-        return FUSABLE if _reduces_once(func) else _OPAQUE
+        return FUSABLE if reduces_once(func) else _OPAQUE
     if found != ELEMENTWISE:
         return _OPAQUE
     shapes = {tuple(map(str, param.shape)) for param in func.params if hasattr(param.ty, "shape")}
     return ELEMENTWISE if len(shapes) == 1 else _OPAQUE
 
 
-def _reduces_once(func: tirx.PrimFunc) -> bool:
+def reduces_once(func: tirx.PrimFunc) -> bool:
     """Whether a function has one reduction, to one result."""
     written: list[int] = []
 

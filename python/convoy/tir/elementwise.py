@@ -35,6 +35,7 @@ from .loads import (
     static_extents,
     vector_width,
     vectorize_copy,
+    writes_in_order,
 )
 
 #: Channel counts up to here have a thread take whole pixels where no vector divides them.
@@ -62,7 +63,7 @@ def _schedule(sch: s_tir.Schedule, infos: list[SBlockInfo]) -> s_tir.Schedule | 
     block = blocks[-1]
     kept = _inline_producers(sch, blocks)
     extents = static_extents(sch, block)
-    if not extents or not _writes_in_order(sch.get(block)):
+    if not extents or not writes_in_order(sch.get(block)):
         return None
     width = _vector_of(sch, [*kept, block], extents[-1])
     kept = _inline_scattered(sch, block, kept, width)
@@ -290,18 +291,6 @@ def _chooses_vectors(block: s_tir.SBlock) -> bool:
 
     tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, visit)])
     return VECTOR_LIMIT in block.annotations or not any(chosen)
-
-
-def _writes_in_order(block: s_tir.SBlock) -> bool:
-    """Whether the output is indexed by the block's axes one by one, in order (dimensions of size 1
-    have no axis)."""
-    if not isinstance(block.body, tirx.BufferStore):
-        return False
-    axes = [axis.var for axis in block.iter_vars]
-    indices = [i for i in block.body.indices if not isinstance(i, tirx.IntImm)]
-    return len(axes) == len(indices) and all(
-        isinstance(i, tirx.Var) and i.same_as(a) for i, a in zip(indices, axes, strict=True)
-    )
 
 
 def _coalescing_axis(block: s_tir.SBlock) -> int | None:

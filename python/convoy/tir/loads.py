@@ -265,6 +265,18 @@ def last_axis(stmt: s_tir.SBlock, kind: int) -> tirx.Var | None:
     return axes[-1] if axes else None
 
 
+def writes_in_order(block: s_tir.SBlock) -> bool:
+    """Whether the output is indexed by the block's axes one by one, in order (dimensions of size 1
+    have no axis)."""
+    if not isinstance(block.body, tirx.BufferStore):
+        return False
+    axes = [axis.var for axis in block.iter_vars]
+    indices = [i for i in block.body.indices if not isinstance(i, tirx.IntImm)]
+    return len(axes) == len(indices) and all(
+        isinstance(i, tirx.Var) and i.same_as(a) for i, a in zip(indices, axes, strict=True)
+    )
+
+
 def scope_of(buffer: tirx.Buffer) -> str:
     """Memory scope of a buffer; "global" if it has none."""
     scope = buffer.scope() if callable(getattr(buffer, "scope", None)) else ""

@@ -202,7 +202,7 @@ class _Kernel(RowPlan):
         place = 0 if operand.of_row else place
         size = int(into.shape[1])
         for first in range(0, size, operand.vector):
-            with _elements(operand.vector, self._index) as i:
+            with vector_of(operand.vector, self._index) as i:
                 if isinstance(i, tirx.Var):
                     extent = self._int(operand.vector)
                     self._analyzer.bind(i, tvm.ir.Range(self._int(0), extent))
@@ -307,7 +307,7 @@ class _Kernel(RowPlan):
             aligned = math.gcd(size, alignment(along, self.along.var))
             width = vector_width(aligned, result.dtype)
         for first in range(0, size, width):
-            with _elements(width, self._index) as i:
+            with vector_of(width, self._index) as i:
                 if isinstance(i, tirx.Var):
                     self._analyzer.bind(i, tvm.ir.Range(self._int(0), self._int(width)))
                 at = self._at(vector, i + first)
@@ -322,7 +322,7 @@ class _Kernel(RowPlan):
 
 
 @contextmanager
-def _elements(count: int, dtype: str) -> Iterator[Expr]:
+def vector_of(count: int, dtype: str) -> Iterator[Expr]:
     """Positions of a vector; a number where there is one."""
     if count == 1:
         yield tirx.const(0, dtype)

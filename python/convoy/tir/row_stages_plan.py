@@ -72,7 +72,7 @@ class RowPlan:
         columns = [axis.var for axis in self.columns]
         for number, stage in enumerate(self.stages):
             for value in stage.values:
-                guarded = _guarded(value)
+                guarded = guarded_loads(value)
                 for load in loads_in(value):
                     if load.source in stage_buffers or any(same_load(load, g) for g in guarded):
                         continue
@@ -154,7 +154,7 @@ class RowPlan:
         return min(layout.steps, max(1 if self.whole else 2, _TOGETHER // size))
 
 
-def _guarded(value: Expr) -> list[TensorLoad]:
+def guarded_loads(value: Expr) -> list[TensorLoad]:
     """Loads that happen under a condition only."""
     found: list[TensorLoad] = []
 

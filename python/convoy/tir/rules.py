@@ -24,6 +24,7 @@ from ..errors import UnsupportedOp
 from ..progress import step
 from .arg_reduce import ArgReduce
 from .batch_matmul import BatchMatmul
+from .channel_gate import ChannelGate
 from .channel_reduce import ChannelReduce
 from .column_reduce import ColumnReduce
 from .elementwise import Elementwise
@@ -46,6 +47,7 @@ RULES: tuple[ScheduleRule, ...] = (
     Elementwise(),
     ChannelReduce(),
     BatchMatmul(),
+    ChannelGate(),
     Gemv(),
     RowReduce(),
     Window(),
