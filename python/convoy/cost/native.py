@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 from .. import programmatic
 from ..graph.rewriter import used_vars
 from ..ir.device import Device
-from ..ir.dtypes import DTYPE_BYTES
+from ..ir.dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from ..tir.channel_gate_layout import GatedShape, layout_of
 from ..tir.gemv import FEWEST_LANES
+from ..tir.loads import vector_width
 
 if TYPE_CHECKING:
     from ..partition.match_graph import Op, Subgraph
@@ -88,9 +90,40 @@ def has_constant_weights(subgraph: Subgraph) -> bool:
 def is_gemv(workload: Workload) -> bool:
     """Whether a workload is the product of a matrix and a few rows, for which tensor cores do
     nothing: each row reads the matrix once (tir/gemv.py)."""
+    few = workload.c % FEWEST_LANES == 0 and _rows(workload) <= MOST_GEMV_ROWS
+    return _is_dense(workload) and few
+
+
+def gates_us(workload: Workload, pixels: int) -> float | None:
+    """Time that a kernel takes longer to scale images of so many pixels if it computes the gates of
+    the channels, a function of a product of a vector for each image; None if it had better not
+    (tir/channel_gate.py)."""
+    if not is_of_images(workload) or {workload.dtype, workload.out_dtype}.difference(FLOAT_DTYPES):
+        return None
+    layout = layout_of(
+        GatedShape(
+            images=workload.n,
+            pixels=pixels,
+            channels=workload.k,
+            length=workload.c,
+            width=vector_width(workload.k, workload.out_dtype),
+            of_row=vector_width(workload.c, workload.dtype),
+            itemsize=DTYPE_BYTES[workload.out_dtype],
+            weight_itemsize=DTYPE_BYTES[workload.dtype],
+        )
+    )
+    return layout.gates_us if layout is not None else None
+
+
+def is_of_images(workload: Workload) -> bool:
+    """Whether a workload is the product of a matrix and a vector for each image."""
+    return _is_dense(workload) and _rows(workload) == workload.n and not workload.is_batched
+
+
+def _is_dense(workload: Workload) -> bool:
+    """Whether a workload is a product with a matrix, pixel by pixel."""
     dense = workload.op in ("fprop", "matmul") and (workload.r, workload.s) == (1, 1)
-    dense = dense and workload.groups == 1
-    return dense and workload.c % FEWEST_LANES == 0 and _rows(workload) <= MOST_GEMV_ROWS
+    return dense and workload.groups == 1
 
 
 def _rows(workload: Workload) -> int:

@@ -16,7 +16,7 @@ from .match_graph import Op
 
 _VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "flatten", "expand_dims", "squeeze"))
 # Element by element: TVM fuses these into the kernel that makes their operand.
-_FUSED = _VIEWS | frozenset(
+FUSED = _VIEWS | frozenset(
     f"relax.{name}"
     for name in (
         *("astype", "permute_dims", "strided_slice", "add", "subtract", "multiply", "divide"),
@@ -77,7 +77,7 @@ def _moved_bytes(
         read, written = _bytes(binding)
         if op.name in covered or not written:
             continue
-        fused = kinds[op.name] in _FUSED
+        fused = kinds[op.name] in FUSED
         if fused and not read:
             views.add(op.name)
         heads[op.name] = read

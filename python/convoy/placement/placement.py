@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..cost.native import is_gemv
+from ..cost.native import is_gemv, is_of_images
 from ..errors import InvalidOption
 from ..ir.candidate import Decline
 from ..ir.offer import Offers
@@ -117,8 +117,12 @@ def _declines(subgraph: Subgraph, graph: MatchGraph) -> tuple[Decline, ...]:
     """The reasons why no backend runs a subgraph."""
     if not graph.backends:
         return (Decline("tvm", "no other backend was named", "name more in backends"),)
-    if is_gemv(subgraph.require_workload()):
+    workload = subgraph.require_workload()
+    if is_gemv(workload):
         return (Decline("tvm", "a product of few rows, estimated to be faster", "measure it"),)
+    if is_of_images(workload) and any(map(subgraph.accepted_by, graph.backends)):
+        reason = "faster as a part of the kernel that scales an image by it, by estimate"
+        return (Decline("tvm", reason, "measure it"),)
     return tuple(decline for decline in subgraph.declines if decline.backend in graph.backends)
 
 

@@ -13,6 +13,7 @@ from ..ir.measurement import Measurement
 from ..ir.offer import Offer, Offers
 from ..ir.workload import Workload
 from ..partition.match_graph import MatchGraph, Subgraph
+from .channel_gates import ChannelGates
 
 #: Times that copies behind a kernel add to, with the copies' own.
 _COPIED = {
@@ -26,13 +27,15 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     """The graph with those subgraphs that have an offer, and TVM's kernels for all operations.
 
     A root that no candidate can run gets a kernel of TVM that is free, because there is no choice;
-    an optional one, or a product of a few rows, gets one for what it costs TVM. An operation that
+    an optional one, or a product of a few rows, gets one for what it costs TVM; a product for each
+    image, of which gates of channels are computed, one that applies them too. An operation that
     no subgraph covers costs what moving its bytes takes. A split subgraph is charged for the copies
     that cut its result apart, except of parts that are gathered, which their reader copies anyway.
     """
     found: list[Subgraph] = []
     offloaded = _with_alternatives(graph, offers)
     gathered = {op.name for op in graph.ops if op.gathered}
+    gates = ChannelGates(graph)
     for root, group in graph.by_root.items():
         longest = group[0]
         for subgraph in group:
@@ -50,6 +53,9 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
             kernel_us = native.native_us(longest, graph.device)
             if kernel_us is not None:
                 found.append(_native(longest.ops, kernel_us, longest.outputs, graph.device))
+            if (scaling := gates.of(longest)) is not None:
+                ops, kernel_us = scaling
+                found.append(_native(ops, kernel_us, ops[-1:], graph.device))
     found += _single_ops(graph, offloaded)
     return dataclasses.replace(graph, subgraphs=graph.legal(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ class Layout:
         return rounds * (self.steps + self.weights) * _VECTOR_US
 
 
+@functools.lru_cache(maxsize=1024)
 def layout_of(shape: GatedShape) -> Layout | None:
     """The fastest layout by estimate; None where computing the gates in each block takes longer
     than a kernel of their own."""
