@@ -125,7 +125,7 @@ def _stats_sums(call: relax.Call) -> Sums:
         return [scale, shift, mean, rstd, *moved]
 
     sums = ChannelSums(
-        "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True
+        "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True, str(attrs)
     )
     return sums, [x], [gamma, beta, *moving]
 
@@ -149,8 +149,9 @@ def _grad_sums(call: relax.Call) -> Sums:
         return [dgamma, dbeta, a, b, a * dbeta * _const(-per_row) - b * v[mean]]
 
     sums = ChannelSums(
-        "batch_norm_grad_stats", rows, channels, (dtype_of(dy), dtype_of(x)), 5, 5, terms, finish
-    )
+        "batch_norm_grad_stats", rows, channels, (dtype_of(dy), dtype_of(x)), 5, 5, terms, finish,
+        attributes=str(attrs),
+    )  # fmt: skip
     return sums, [dy, x], vectors
 
 

@@ -10,7 +10,7 @@ reduction at a time and would read the activations twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tvm.tirx import Expr
 
@@ -29,6 +29,7 @@ class ChannelSums:
     inputs, ``outputs`` that of the (channels,) float32 results. ``terms(x, v, first)`` gives the
     two summands of one element from the activations, the vectors and (if ``uses_first``) the first
     row of the first activation, all float32; ``finish(sums, v, first)`` the results of a channel.
+    Both depend on ``attributes`` and the sizes alone: sums that are equal in these have one kernel.
     """
 
     name: str
@@ -37,9 +38,12 @@ class ChannelSums:
     data: tuple[str, ...]
     vectors: int
     outputs: int
-    terms: Callable[[Sequence[Expr], Sequence[Expr], Expr], tuple[Expr, Expr]]
-    finish: Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]]
+    terms: Callable[[Sequence[Expr], Sequence[Expr], Expr], tuple[Expr, Expr]] = field(
+        compare=False
+    )
+    finish: Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]] = field(compare=False)
     uses_first: bool = False
+    attributes: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:

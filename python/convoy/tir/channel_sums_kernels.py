@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,12 +25,13 @@ _COMBINE_LANES = 8
 _ZERO = tirx.const(0.0, "float32")
 
 
-def kernels(sums: ChannelSums) -> list[tirx.PrimFunc]:
+@functools.lru_cache(maxsize=128)
+def kernels(sums: ChannelSums) -> tuple[tirx.PrimFunc, ...]:
     """Return one kernel (activations, vectors, results), or two: (activations, vectors, partial
     sums of shape :func:`partial_shape`) and (first activation, vectors, partial sums, results)."""
     if sums.single:
-        return [_whole(sums)]
-    return [_partial(sums), _combine(sums)]
+        return (_whole(sums),)
+    return _partial(sums), _combine(sums)
 
 
 class _Kernel:
