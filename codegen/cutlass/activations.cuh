@@ -12,7 +12,6 @@ constexpr Activation kGelu = Activation(16), kGeluTanh = Activation(17);
 constexpr Activation kHardSwish = Activation(18), kLeakyRelu = Activation(19);
 constexpr Activation kTanh = Activation(20), kElu = Activation(21), kMish = Activation(22);
 constexpr Activation kSoftplus = Activation(23);
-constexpr Activation kGelu16 = Activation(24);  // gelu for results of 16 bits
 
 // The activation as it is for a residual behind it.
 constexpr int kResidualLastFlag = 64;
@@ -26,7 +25,7 @@ constexpr Activation without_residual(Activation a) {
 constexpr bool is_heavy(Activation a) {
   a = without_residual(a);
   return !(a == Activation::kNone || a == Activation::kRelu || a == Activation::kClip ||
-           a == kHardSwish || a == kLeakyRelu || a == kGelu16);
+           a == kHardSwish || a == kLeakyRelu);
 }
 
 // An EpilogueSpec with such an activation, as a type of its own.
@@ -34,16 +33,6 @@ template <class Element, Activation kActivation, bool kResidual, bool kAffineRel
 struct ActivatedSpec : EpilogueSpec<Element, kActivation, kResidual, kAffineRelu> {
   static_assert(kResidual || !is_residual_last(kActivation), "there is no residual");
 };
-
-__host__ __device__ inline float fast_exp2(float x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return std::exp2(x);
-#endif
-}
 
 // exp(x) with the fast device function (about 2 ulp for small x).
 __host__ __device__ inline float fast_exp(float x) {
@@ -65,22 +54,6 @@ __host__ __device__ inline float fast_divide(float a, float b) {
 template <>
 __host__ __device__ inline float activate<kGelu>(float x, ClipBounds const&) {
   return x * (0.5f + 0.5f * erff(x * 0.70710678f));
-}
-
-// max(x, 0) - t Phi(-t) with t = |x|. The logarithm of Phi(-t) is nearly a polynomial: with this one
-// results below zero are within 3e-5 of themselves, and those above nearer.
-template <>
-__host__ __device__ inline float activate<kGelu16>(float x, ClipBounds const&) {
-  float t = fminf(fabsf(x), 6.f);
-  float exponent = 2.6263e-5f;
-  exponent = exponent * t - 6.6502e-4f;
-  exponent = exponent * t + 7.526374e-3f;
-  exponent = exponent * t - 5.2118286e-2f;
-  exponent = exponent * t - 0.46007174f;
-  exponent = exponent * t - 1.1507674f;
-  exponent = exponent * t - 1.f;
-  float half = 0.5f * x;
-  return half + fabsf(half) - t * fast_exp2(exponent);
 }
 
 // (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)), which keeps its digits where tanh(u) is near -1.
@@ -142,7 +115,6 @@ __host__ __device__ inline float activate<kSoftplus>(float x, ClipBounds const&)
   X(Activation::kSigmoid)     \
   X(Activation::kSilu)        \
   X(kGelu)                    \
-  X(kGelu16)                  \
   X(kGeluTanh)                \
   X(kHardSwish)               \
   X(kLeakyRelu)               \

@@ -8,6 +8,8 @@ import pytest
 
 from convoy import paths
 from convoy.backends.kernels import sources
+from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.sm90.small import SmallConvKernel
 
 
 @pytest.fixture
@@ -78,3 +80,18 @@ def test_every_kernel_of_the_project_has_a_source() -> None:
     assert {"cutlass/sm80_conv.cuh", "cutlass/sm90_gemm.cuh"} <= found.keys()
     assert "sm90/stem_fprop_library.cuh" in found
     assert found["cutlass/sm90_conv.cuh"] != found["cutlass/sm90_gemm.cuh"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "beside"),
+    [
+        (SmallConvKernel("float16", "gelu"), ["gelu16.cuh"]),
+        (SmallConvKernel("bfloat16", "gelu"), ["gelu16.cuh"]),
+        (SmallConvKernel("float32", "gelu"), []),
+        (SmallConvKernel("float16", "gelu", True), []),
+        (SmallConvKernel("float16", "silu", True), []),
+    ],
+)
+def test_what_a_source_includes_beside_its_header(kernel: Kernel, beside: list[str]) -> None:
+    own, *others = sources.headers(kernel)
+    assert own.name == Path(kernel.header).name and [path.name for path in others] == beside

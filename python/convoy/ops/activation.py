@@ -17,7 +17,7 @@ from .registration import NAMESPACE, make_call, register_op
 
 HARDSWISH, ELU, MISH = (NAMESPACE + name for name in ("hardswish", "elu", "mish"))
 #: log2(Phi(-t)) as a polynomial of t from 0 to 6, its largest exponent first: gelu below zero is
-#: within 3e-5 of itself, above zero nearer. The same in ``codegen/cutlass/activations.cuh``.
+#: within 3e-5 of itself, above zero nearer. The same in ``codegen/cutlass/gelu16.cuh``.
 _LOG_PHI = (2.6263e-5, -6.6502e-4, 7.526374e-3, -5.2118286e-2, -0.46007174, -1.1507674, -1.0)
 _LOG_PHI_END = 6.0
 

@@ -85,7 +85,7 @@ def _tokens(text: str) -> str:
 
 def code_key(kernel: Kernel) -> str:
     """Hash of everything that the compiled bytes depend on but the compiler."""
-    parts = [kernel.source, _code_once(header(kernel)), _text_once(exports())]
+    parts = [kernel.source, *map(_code_once, headers(kernel)), _text_once(exports())]
     parts += [*kernel.flags, *FLAGS]
     parts += [CUTLASS_VERSION] if kernel.uses_cutlass else []
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -103,6 +103,13 @@ def _text_once(path: Path) -> str:
 
 def header(kernel: Kernel) -> Path:
     return paths.codegen_dir() / kernel.header
+
+
+def headers(kernel: Kernel) -> list[Path]:
+    """The kernel's header, and what its source includes beside it."""
+    own = header(kernel)
+    included = (_own_include(own, line) for line in kernel.source.splitlines())
+    return [own, *(path for path in included if path is not None and path != own)]
 
 
 def exports() -> Path:

@@ -31,6 +31,8 @@ _MORE_ACTIVATIONS = {
     "mish": "kMish",
     "softplus": "kSoftplus",
 }
+#: The header of gelu for results of 16 bits, beside that of the kernel.
+GELU16 = "gelu16.cuh"
 _SCHEDULE = {"cooperative": "kCooperative", "pingpong": "kPingpong"}
 _SCHEDULER = {"tiles": "kPersistent", "streamk": "kStreamK", "splitk": "kSplitK"}
 _ITERATOR = {
@@ -55,7 +57,7 @@ _KERNEL = {
 _TEMPLATE = """\
 // {name}
 #include "{header}"
-
+{more}
 using Spec = convoy::{spec}<{out}, {activation}, {residual}, {affine}>;
 using Config = convoy::{config};
 using Kernel = convoy::{kernel}<Config>;
@@ -67,12 +69,14 @@ _STRIDED = "CONVOY_EXPORT_STRIDED(Kernel)\n"
 
 def emit(config: KernelParameters) -> str:
     """The ``.cu`` text of a kernel; equal text for equal configurations."""
+    activation = (config.activation, config.residual_last, config.out_dtype)
     source = _TEMPLATE.format(
         name=config.name,
         header=header_of(config).removeprefix("cutlass/"),
+        more=f'#include "{GELU16}"\n' * is_gelu16(*activation),
         spec="ActivatedSpec" if _is_activated(config) else "EpilogueSpec",
         out=_ELEMENT[config.out_dtype],
-        activation=activation_literal(config.activation, config.residual_last, config.out_dtype),
+        activation=activation_literal(*activation),
         residual=bool_literal(config.residual),
         affine=bool_literal(config.affine_relu),
         config=_sm90(config) if config.is_sm90 else _sm80(config),
@@ -93,11 +97,16 @@ def _is_activated(config: KernelParameters) -> bool:
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 
+def is_gelu16(activation: str, residual_last: bool, out_dtype: str) -> bool:
+    """Whether the activation is that of :data:`GELU16`."""
+    return activation == "gelu" and not residual_last and out_dtype in HALF_DTYPES
+
+
 def activation_literal(activation: str, residual_last: bool, out_dtype: str) -> str:
-    """The constant of ``epilogue.cuh`` or ``activations.cuh``."""
+    """The constant of ``epilogue.cuh``, ``activations.cuh`` or :data:`GELU16`."""
+    if is_gelu16(activation, residual_last, out_dtype):
+        return "convoy::kGelu16"
     name = "convoy::" + {**_ACTIVATION, **_MORE_ACTIVATIONS}[activation]
-    if activation == "gelu" and out_dtype in HALF_DTYPES:
-        name += "16"
     return f"convoy::residual_last({name})" if residual_last else name
 
 

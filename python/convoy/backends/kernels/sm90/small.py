@@ -12,7 +12,7 @@ from ....ir.activation import ACTIVATIONS
 from ....ir.device import Device
 from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
-from ..cutlass.emit import activation_literal
+from ..cutlass.emit import GELU16, activation_literal, is_gelu16
 from . import source
 from .source import Sm90Library
 
@@ -87,13 +87,15 @@ class SmallConvKernel(Sm90Library):
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
-        arguments = ELEMENT[self.dtype]
+        arguments, more = ELEMENT[self.dtype], ""
         if self.activation:
-            literal = activation_literal(self.activation, self.residual_last, self.dtype)
-            arguments += f", convoy::sm90::FixedActivation<{literal}>"
+            activation = (self.activation, self.residual_last, self.dtype)
+            arguments += f", convoy::sm90::FixedActivation<{activation_literal(*activation)}>"
+            more = f'#include "../cutlass/{GELU16}"\n' * is_gelu16(*activation)
         return (
             f"// {self.name}\n"
-            f'#include "{self.header.removeprefix(self.folder + "/")}"\n\n'
+            f'#include "{self.header.removeprefix(self.folder + "/")}"\n'
+            f"{more}\n"
             f"using Kernel = convoy::sm90::SmallConv<{arguments}>;\n\n"
             "CONVOY_EXPORT_SMALL_CONV(Kernel)\n"
         )
