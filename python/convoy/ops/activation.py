@@ -67,7 +67,7 @@ def _mish(x: tirx.Expr) -> tirx.Expr:
 
 
 def _gelu16(x: tirx.Expr) -> tirx.Expr:
-    """``max(x, 0) - t Phi(-t)`` with ``t = |x|``: half as long as with erf."""
+    """``max(x, 0) - t Phi(-t)`` with ``t = |x|``."""
     t = te.min(tirx.abs(x), _number(_LOG_PHI_END, x))
     exponent = _number(_LOG_PHI[0], x)
     for coefficient in _LOG_PHI[1:]:
