@@ -37,6 +37,22 @@ CASES = {
     "ones": lambda: op.ones((2, 3), "float16"),
     "zeros": lambda: op.zeros((), "int32"),
     "zeros_like": lambda: op.zeros_like(constant(3)),
+    "power": lambda: op.power(constant(2, 3), constant()),
+    "power_16": lambda: op.power(constant(3, dtype="float16"), constant(dtype="float16")),
+    "abs": lambda: op.abs(constant(4, low=-2.0)),
+    "square": lambda: op.square(constant(4)),
+    "sum": lambda: op.sum(constant(2, 3, 4), [1, 2], True),
+    "sum_of_all": lambda: op.sum(constant(2, 3)),
+    "mean_16": lambda: op.mean(constant(2, 3, dtype="float16"), [-1]),
+    "variance": lambda: op.variance(constant(2, 3, 4), [0, 2]),
+    "std": lambda: op.std(constant(2, 9), 1, True),
+    "max": lambda: op.max(constant(2, 9), 1),
+    "instance_norm": lambda: op.nn.instance_norm(
+        constant(2, 5, 7), constant(5), constant(5), 1, [2], 1e-3
+    ),
+    "standardized_weights": lambda: op.nn.instance_norm(
+        constant(1, 5, 7), constant(5), constant(5), 1, [0, 2], 1e-5
+    ),
     "isnan": lambda: op.isnan(constant()),
     "where": lambda: op.where(relax.const(np.array([True, False, True])), constant(3), constant()),
 }

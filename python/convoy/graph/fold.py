@@ -2,8 +2,8 @@
 
 TVM's FoldConstant compiles and runs one kernel a constant, about 0.1 s each, which is most of the
 time to import a ResNet. The handful of operators that stand between a model's weights and its
-convolutions is cheap in numpy, and so are the masks and indices of attention; whatever is not
-listed here is left to FoldConstant.
+convolutions (also where these are standardized, or divided by a norm) is cheap in numpy, and so are
+the masks and indices of attention; whatever is not listed here is left to FoldConstant.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
+from ..ir.dtypes import FLOAT_DTYPES
 from .expr import (
     as_numpy,
     dtype_of,
@@ -44,7 +45,11 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
     "relax.divide": np.divide,
     "relax.maximum": np.maximum,
     "relax.minimum": np.minimum,
+    "relax.power": np.power,
     "relax.negative": np.negative,
+    "relax.abs": np.abs,
+    "relax.square": np.square,
+    "relax.log": np.log,
     "relax.sqrt": np.sqrt,
     "relax.rsqrt": lambda x: (1.0 / np.sqrt(x)).astype(x.dtype),
     "relax.exp": np.exp,
@@ -62,6 +67,9 @@ _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
     "relax.nn.relu": lambda x: np.maximum(x, x.dtype.type(0)),
 }
 
+
+#: Of integers they round differently, or are undefined.
+_OF_FLOATS = ("relax.divide", "relax.power")
 
 #: Bytes of a folded constant, counted as float64.
 MOST_BYTES = 1 << 30
@@ -82,7 +90,7 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
     if name in _MADE:
         made = _MADE[name](call) if int(np.prod(shape_of(call))) <= _MOST_MADE else None
         return None if made is None else make_const(made, dtype_of(call))
-    if name not in _ELEMENTWISE and name not in _MOVED and name not in _INDEXED:
+    if not any(name in table for table in (_ELEMENTWISE, _MOVED, _INDEXED, _STATISTICS)):
         return None
     args = call.args[:]
     if not args or not is_const(args[0]) or int(np.prod(shape_of(call))) * 8 > MOST_BYTES:
@@ -93,9 +101,13 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
     if name in _ELEMENTWISE:
         if len(tensors) != len(args):
             return None
-        if name == "relax.divide" and np.dtype(numpy_dtype(dtype_of(call))).kind in "iu":
-            return None  # integer division rounds differently
+        if name in _OF_FLOATS and np.dtype(numpy_dtype(dtype_of(call))).kind in "iu":
+            return None
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
+    elif name in _STATISTICS:
+        if any(dtype_of(a) not in FLOAT_DTYPES for a in tensors):
+            return None
+        value = _STATISTICS[name](call, *(as_numpy(a).astype(np.float64) for a in tensors))
     else:
         moved = _INDEXED[name](call) if name in _INDEXED else _MOVED[name](call, as_numpy(args[0]))
         if moved is None:
@@ -123,6 +135,38 @@ _MOVED: dict[str, Callable[[relax.Call, np.ndarray], np.ndarray | None]] = {
     "relax.broadcast_to": _broadcast,
     "relax.astype": lambda _, value: value,  # the constant is made in the call's dtype
     "relax.flip": lambda call, value: np.flip(value, ints(call.attrs.axis)),
+}
+
+
+def _over_axes(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    def run(call: relax.Call, value: np.ndarray) -> np.ndarray:
+        axes = None if call.attrs.axis is None else ints(call.attrs.axis)
+        return function(value, axis=axes, keepdims=bool(call.attrs.keepdims))
+
+    return run
+
+
+def _instance_norm(
+    call: relax.Call, value: np.ndarray, gamma: np.ndarray, beta: np.ndarray
+) -> np.ndarray:
+    axes, attrs = ints(call.attrs.axes), call.attrs
+    shape = [1] * value.ndim
+    shape[int(attrs.channel_axis)] = -1
+    variance = value.var(axis=axes, keepdims=True) + attrs.epsilon
+    normal = (value - value.mean(axis=axes, keepdims=True)) / np.sqrt(variance)
+    scaled = normal * gamma.reshape(shape) if attrs.scale else normal
+    return scaled + beta.reshape(shape) if attrs.center else scaled
+
+
+#: Operators of floating-point constants, whose values are in float64.
+_STATISTICS: dict[str, Callable[..., np.ndarray]] = {
+    "relax.sum": _over_axes(np.sum),
+    "relax.mean": _over_axes(np.mean),
+    "relax.variance": _over_axes(np.var),
+    "relax.std": _over_axes(np.std),
+    "relax.max": _over_axes(np.max),
+    "relax.min": _over_axes(np.min),
+    "relax.nn.instance_norm": _instance_norm,
 }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tvm import tirx
+from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T
 
 from ..graph.state import IN_PLACE
@@ -25,3 +26,15 @@ def when(condition: tirx.Expr, needed: bool = True) -> Iterator[None]:
         return
     with T.If(condition), T.Then():
         yield
+
+
+def split_index(
+    number: tirx.Expr, axes: Sequence[tirx.IterVar], analyzer: Analyzer
+) -> dict[tirx.Var, tirx.Expr]:
+    """The axes at an element that is numbered across all of them, the last one fastest."""
+    found = {}
+    for position, axis in reversed([*enumerate(axes)]):
+        extent = int(axis.dom.extent)
+        found[axis.var] = analyzer.simplify(number % extent if position else number)
+        number = number // extent
+    return found

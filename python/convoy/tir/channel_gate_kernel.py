@@ -21,7 +21,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import when
+from .builder import split_index, when
 from .channel_gate_parts import Gated
 from .loads import alignment, contiguous_in, depends_on, vector_width
 from .row_norms import of_lane, registers
@@ -104,7 +104,7 @@ class _Kernel:
             self.is_own = chunk * layout.lanes + self.lane < layout.vectors
             self.channel = vector * self.shape.width
             self.pixel = part * layout.pixels + self.row
-            self.of_image = self._split(image, self.gated.images)
+            self.of_image = split_index(image, self.gated.images, self.analyzer)
             self._load_weights()
             self._load_image()
             self._gates()
@@ -214,7 +214,7 @@ class _Kernel:
         )
         for step in range(self.layout.steps):
             with self._own_pixel(step) as pixel:
-                pixels = self._split(pixel, gated.pixels)
+                pixels = split_index(pixel, gated.pixels, self.analyzer)
                 for e in range(width):
                     loads = [
                         (o.load, buffer[step if o.of_pixel else 0, e if o.size > 1 else 0])
@@ -245,7 +245,7 @@ class _Kernel:
             yield pixel
 
     def _elements(self, operand: _Operand, into: tirx.Buffer, place: int, pixel: Expr) -> None:
-        at = {**self.of_image, **self._split(pixel, self.gated.pixels)}
+        at = {**self.of_image, **split_index(pixel, self.gated.pixels, self.analyzer)}
         channel = self.gated.channel.var
         for first in range(0, operand.size, operand.vector):
             to = (into, place, operand.load, at, channel, self.channel)
@@ -276,14 +276,6 @@ class _Kernel:
             return at.get(var, var)
 
         return tvm_ffi.structural_map(expr, [(TensorLoad, placed), (tirx.Var, named)], order="pre")
-
-    def _split(self, number: Expr, axes: Sequence[tirx.IterVar]) -> dict[tirx.Var, Expr]:
-        found = {}
-        for position, axis in reversed([*enumerate(axes)]):
-            extent = int(axis.dom.extent)
-            found[axis.var] = self._simple(number % extent if position else number)
-            number = number // extent
-        return found
 
     def _bind(self, var: tirx.Var, extent: int) -> None:
         self.analyzer.bind(var, tvm.ir.Range(self._int(0), self._int(extent)))

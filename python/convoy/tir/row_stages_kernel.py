@@ -20,7 +20,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import when
+from .builder import split_index, when
 from .loads import alignment, contiguous_in, itemsize, vector_width
 from .row_norms import of_lane, registers
 from .row_stages import RowStages, Stage, Unfit
@@ -187,15 +187,8 @@ class _Kernel(RowPlan):
             column = column + element
         else:
             row = row + element
-        return {**self._split(row, self.rows), **self._split(column, self.columns)}
-
-    def _split(self, number: Expr, axes: Sequence[tirx.IterVar]) -> dict[tirx.Var, Expr]:
-        found = {}
-        for position, axis in reversed([*enumerate(axes)]):
-            extent = int(axis.dom.extent)
-            found[axis.var] = self._simple(number % extent if position else number)
-            number = number // extent
-        return found
+        rows = split_index(row, self.rows, self._analyzer)
+        return {**rows, **split_index(column, self.columns, self._analyzer)}
 
     def _load(self, operand: Operand, place: int, vector: Expr) -> None:
         load, into = operand.load, self.loaded[operand]
