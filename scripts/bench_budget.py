@@ -162,9 +162,8 @@ def within(
         measured = {w: model.measurements(w, list(found)) for w, found in times.items()}
     chosen = {}
     for workload, found in measured.items():
-        if not any(found):
-            found = model.estimates(workload, list(times[workload]))
-        pairs = zip(found, times[workload], strict=True)
+        timed = found if any(found) else model.estimates(workload, list(times[workload]))
+        pairs = zip(timed, times[workload], strict=True)
         chosen[workload] = min((device_us(us), c) for us, c in pairs if us is not None)[1]
     return chosen
 
