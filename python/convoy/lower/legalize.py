@@ -34,6 +34,7 @@ from ..tir.loads import VECTOR_LIMIT
 from . import (
     legalize_bfloat16,
     legalize_nan,
+    legalize_norm,
     legalize_pool,
     legalize_resize,
     legalize_take,
@@ -56,6 +57,8 @@ def legalize_ops(keep_nan: bool = True) -> tvm.transform.Pass:
             "relax.astype": legalize_bfloat16.astype,
             "relax.nn.conv2d": _conv2d,
             "relax.matmul": _matmul,
+            "relax.nn.group_norm": legalize_norm.norm,
+            "relax.nn.instance_norm": legalize_norm.norm,
             "relax.nn.max_pool2d": legalize_pool.max_pool2d,
             "relax.nn.avg_pool2d": legalize_pool.avg_pool2d,
             "relax.nn.adaptive_avg_pool2d": legalize_pool.adaptive_avg_pool2d,
