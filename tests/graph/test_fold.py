@@ -88,6 +88,12 @@ def test_few_numbers_alike_are_made_and_many_left():
     assert fold_call(bb.normalize(op.ones_like(many))) is None
 
 
+def test_statistics_of_nothing_are_left() -> None:
+    empty = relax.const(np.zeros((2, 0), "float32"))
+    for function in (op.max, op.mean):
+        assert fold_call(relax.BlockBuilder().normalize(function(empty, 1))) is None
+
+
 def test_integer_division_is_left():
     a = relax.const(np.array([7], "int32"))
     assert fold_call(relax.BlockBuilder().normalize(op.divide(a, a))) is None

@@ -105,7 +105,7 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
             return None
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
     elif name in _STATISTICS:
-        if any(dtype_of(a) not in FLOAT_DTYPES for a in tensors):
+        if any(dtype_of(a) not in FLOAT_DTYPES or 0 in shape_of(a) for a in tensors):
             return None
         value = _STATISTICS[name](call, *(as_numpy(a).astype(np.float64) for a in tensors))
     else:

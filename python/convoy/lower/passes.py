@@ -91,7 +91,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         *((fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
-        *(map(module_pass, (FuseChannelGates,)) if on_gpu() else ()),
+        *((module_pass(FuseChannelGates),) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T
 
@@ -26,6 +27,16 @@ def when(condition: tirx.Expr, needed: bool = True) -> Iterator[None]:
         return
     with T.If(condition), T.Then():
         yield
+
+
+def with_body_of(func: tirx.PrimFunc, emit: Callable[[], None]) -> tirx.PrimFunc:
+    """Return the function with the body that ``emit`` writes."""
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name("main")
+            emit()
+        built = builder.get()
+    return func.with_body(built.body)
 
 
 def split_index(

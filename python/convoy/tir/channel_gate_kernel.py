@@ -16,12 +16,11 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
-from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import split_index, when
+from .builder import split_index, when, with_body_of
 from .channel_gate_parts import Gated
 from .loads import alignment, contiguous_in, depends_on, vector_width
 from .row_norms import of_lane, registers
@@ -39,13 +38,7 @@ def kernel(func: tirx.PrimFunc, gated: Gated) -> tirx.PrimFunc:
     Raises:
         Unfit: What is computed of the gates reads tensors out of order.
     """
-    found = _Kernel(gated)
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name("main")
-            found.emit()
-        built = builder.get()
-    return func.with_body(built.body)
+    return with_body_of(func, _Kernel(gated).emit)
 
 
 @dataclass

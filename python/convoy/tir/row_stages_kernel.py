@@ -15,12 +15,11 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
-from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import split_index, when
+from .builder import split_index, when, with_body_of
 from .loads import alignment, contiguous_in, itemsize, vector_width
 from .row_norms import of_lane, registers
 from .row_stages import RowStages, Stage, Unfit
@@ -39,12 +38,7 @@ def kernel(func: tirx.PrimFunc) -> tirx.PrimFunc:
         found = _Kernel(RowStages(func))
     except TooMany:
         found = _Kernel(RowStages(func, keeps=False))
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name("main")
-            found.emit()
-        built = builder.get()
-    return func.with_body(built.body)
+    return with_body_of(func, found.emit)
 
 
 class _Kernel(RowPlan):
