@@ -36,6 +36,7 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.sm90.halo import HaloConvKernel
 from convoy.backends.kernels.sm90.small import CHOSEN, ELEMENT, SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
@@ -197,12 +198,13 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
 
 def small() -> Iterator[tuple[str, Kernel]]:
     """Kernels for small batches, which serve all sizes."""
+    epilogues = [("", False), *((name, True) for name in BEFORE_RESIDUALS)]
+    epilogues += [(name, False) for name in ACTIVATIONS[1:] if name not in CHOSEN]
     for dtype in ELEMENT:
-        yield "hopper", SmallConvKernel(dtype)
-        for activation in ACTIVATIONS[1:]:
-            for residual_last in (False, True) if activation in BEFORE_RESIDUALS else (False,):
-                if residual_last or activation not in CHOSEN:
-                    yield "hopper", SmallConvKernel(dtype, activation, residual_last)
+        for epilogue in epilogues:
+            yield "hopper", SmallConvKernel(dtype, *epilogue)
+            if dtype != "float32":
+                yield "hopper", HaloConvKernel(dtype, *epilogue)
 
 
 def integers(arch: int) -> Iterator[tuple[str, Kernel]]:

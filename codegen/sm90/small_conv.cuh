@@ -77,12 +77,13 @@ __device__ void produce(const SmallConvParams& params, const SmallConvShared<Con
 
 // A warpgroup: the sums of its 64 rows over every kParts-th step, beginning at `part`.
 template <class Config>
-__device__ void multiply(const SmallConvShared<Config>& shared, int count, int rows, int part,
+__device__ void multiply(const SmallConvParams&, const SmallConvShared<Config>& shared,
+                         SmallConvSteps steps, int rows, int part,
                          float (&d)[Config::kColumns / 2]) {
   using Mma = MmaRows<typename Config::Element, Config::kColumns>;
   int stage = part, last = 0;
   uint32_t parity = 0;
-  for (int i = part; i < count; i += Config::kParts) {
+  for (int i = part; i < steps.count(); i += Config::kParts) {
     barrier_wait(shared.full(stage), parity);
     uint64_t a = operand(shared.a(stage) + rows * 8192, 16, 1024);
     uint64_t b = operand(shared.b(stage), 16, 1024);
@@ -121,7 +122,7 @@ __device__ void write_sums(uint32_t rows, const float (&d)[Config::kColumns / 2]
 // Copies the 16 rows of sums of a warp to the blocks that own them, and waits for the rows of this
 // block.
 template <class Config>
-__device__ void exchange_sums(const SmallConvShared<Config>& shared, int slices, int part,
+__device__ void exchange_sums(const typename Config::Shared& shared, int slices, int part,
                               int first_row, uint32_t rows) {
   fence_shared_for_async();
   __syncwarp();
@@ -138,9 +139,21 @@ __device__ void exchange_sums(const SmallConvShared<Config>& shared, int slices,
   cluster_wait(shared.all_sums(), 0);
 }
 
+// The output pixels of a block's rows: consecutive ones.
+template <class Config>
+struct RowsOfPixels {
+  const SmallConvParams& params;
+  const int first;
+  __device__ RowsOfPixels(const SmallConvParams& params, int own_rows)
+      : params(params), first(blockIdx.z * Config::kRows + cluster_rank() * own_rows) {}
+  __device__ bool has(int row) const { return first + row < params.shape.pixels; }
+  __device__ int operator[](int row) const { return first + row; }
+};
+
 // The outputs that a thread writes, 16 bytes in each of several rows, and their epilogue.
 template <class Config>
 struct SmallConvOutputs {
+  using Params = typename Config::Params;
   using Vector = Vector16<typename Config::Element>;
   using Raw = typename Vector::Raw;
   static constexpr bool kResidualLast = Config::Activation::kResidualLast;
@@ -151,23 +164,22 @@ struct SmallConvOutputs {
   }
   static constexpr int kMost = rows_of_thread(Config::kRows);
 
-  const SmallConvParams& params;
+  const Params& params;
   const int own_rows;
   const int first_row = threadIdx.x / kVectors, column = threadIdx.x % kVectors * kWidth;
   const int channel = blockIdx.y * Config::kColumns + column;
-  const int first_pixel = blockIdx.z * Config::kRows + cluster_rank() * own_rows;
+  const typename Config::Pixels pixels;
   Raw bias = {}, residual[kMost] = {};
 
-  __device__ SmallConvOutputs(const SmallConvParams& p, int own_rows)
-      : params(p), own_rows(own_rows) {}
+  __device__ SmallConvOutputs(const Params& p, int own_rows)
+      : params(p), own_rows(own_rows), pixels(p, own_rows) {}
 
   __device__ int row(int i) const { return first_row + i * kRowStep; }
   __device__ bool is_there(int i) const {
-    return row(i) < own_rows && first_pixel + row(i) < params.shape.pixels &&
-           channel < params.shape.k;
+    return row(i) < own_rows && pixels.has(row(i)) && channel < params.shape.k;
   }
   __device__ int64_t place(int i, int pitch) const {
-    return int64_t(first_pixel + row(i)) * pitch + channel / kWidth;
+    return int64_t(pixels[row(i)]) * pitch + channel / kWidth;
   }
 
   __device__ void load() {
@@ -228,11 +240,11 @@ struct SmallConvOutputs {
 // Grid: blocks of a cluster, tiles of channels, tiles of pixels.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
-    small_conv(const __grid_constant__ SmallConvParams params) {
+    small_conv(const __grid_constant__ typename Config::Params params) {
   extern __shared__ uint8_t raw[];
   launch_dependents();
   const int slices = gridDim.x;
-  const SmallConvShared<Config> shared(raw, params.stages);
+  const typename Config::Shared shared(raw, params);
   const SmallConvSteps steps(params.shape, cluster_rank(), slices);
   if (threadIdx.x == 0) {
     for (int i = 0; i < params.stages; ++i) {
@@ -253,7 +265,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   // Known to the compiler to be the same for all threads of a warp.
   const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
   if (group == Config::kConsumers / 128) {
-    produce(params, shared, steps);
+    produce<Config>(params, shared, steps);
     return;
   }
   wait_for_predecessors();
@@ -264,7 +276,7 @@ __global__ void __launch_bounds__(Config::kThreads)
   if constexpr (Config::kExact) {
     multiply_exactly(shared, steps.count(), d);
   } else {
-    multiply(shared, steps.count(), row_group, part, d);
+    multiply<Config>(params, shared, steps, row_group, part, d);
   }
   // Sums that are exchanged lie in the ring first, where no warp multiplies any more.
   const uint32_t rows = (slices > 1 ? shared.base : shared.sums()) + warp * Config::kWarpSumBytes;
@@ -275,7 +287,7 @@ __global__ void __launch_bounds__(Config::kThreads)
     outputs.template store<1>(shared.sums());
     return;
   }
-  exchange_sums(shared, slices, part, row_group * 64 + warp % 4 * 16, rows);
+  exchange_sums<Config>(shared, slices, part, row_group * 64 + warp % 4 * 16, rows);
   cluster_barrier_arrive_relaxed();
   if (slices == 2) outputs.template store<2>(shared.sums());
   if (slices == 4) outputs.template store<4>(shared.sums());

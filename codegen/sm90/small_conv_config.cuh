@@ -8,12 +8,21 @@
 
 namespace convoy::sm90 {
 
+struct SmallConvParams;
+template <class Config>
+struct SmallConvShared;
+template <class Config>
+struct RowsOfPixels;
+
 // Warpgroups of a block: some side by side along the rows of the tile, for each of several parts of
 // the reduction (a step belongs to one part).
 template <class T, int kRowGroups_, int kColumns_, int kParts_, class Activation_>
 struct SmallConvConfig {
   using Element = T;
   using Activation = Activation_;
+  using Params = SmallConvParams;
+  using Shared = SmallConvShared<SmallConvConfig>;
+  using Pixels = RowsOfPixels<SmallConvConfig>;
   static constexpr int kChunk = 128 / sizeof(T);  // channels of a step
   static constexpr int kRowGroups = kRowGroups_, kRows = 64 * kRowGroups;
   static constexpr int kColumns = kColumns_, kParts = kParts_;
@@ -38,8 +47,8 @@ template <class Config>
 struct SmallConvShared {
   uint32_t base;
   int stages;
-  __device__ SmallConvShared(const void* raw, int stages)
-      : base((shared_address(raw) + 1023) & ~1023u), stages(stages) {}
+  __device__ SmallConvShared(const void* raw, const typename Config::Params& params)
+      : base((shared_address(raw) + 1023) & ~1023u), stages(params.stages) {}
   __device__ uint32_t a(int stage) const { return base + stage * Config::kStageBytes; }
   __device__ uint32_t b(int stage) const { return a(stage) + Config::kABytes; }
   __device__ uint32_t rest(int which) const { return a(stages) + which * Config::kRestBytes; }

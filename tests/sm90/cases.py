@@ -17,8 +17,8 @@ from lab import Job
 
 from convoy.backends.kernels.cache import Entry
 from convoy.backends.kernels.compile import compile_many
-from convoy.backends.kernels.sm90 import small, space
-from convoy.backends.kernels.sm90.family import is_stem
+from convoy.backends.kernels.sm90 import space
+from convoy.backends.kernels.sm90.family import is_stem, small_launches
 from convoy.backends.kernels.sm90.kernels import Sm90Kernel
 from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
@@ -146,6 +146,9 @@ SMALL_SHAPES = [
     small_fprop(r=1, s=1, padding=(0, 0, 0, 0), c=8, k=8, n=1, h=1, w=1),
     small_fprop(stride=(2, 3), padding=(2, 0, 1, 3), epilogue=BIAS),
     small_fprop(r=5, s=2, padding=(0, 1, 2, 0), c=24),
+    small_fprop(n=9, h=7, w=7, c=136, k=72),
+    small_fprop(n=2, h=5, w=150, c=72, k=136, dilation=(2, 1)),
+    small_fprop(r=1, s=7, padding=(0, 3, 0, 3), c=192, k=64),
 ]
 #: And its epilogues with an activation of their own.
 SMALL_EPILOGUES = [
@@ -168,7 +171,9 @@ def small_workloads() -> Iterator[Workload]:
 
 def kernels() -> list[Sm90Kernel]:
     """Every kernel that the backend proposes for some shape, in all its dtypes."""
-    found: dict[Sm90Kernel, None] = {small.kernel_of(w): None for w in small_workloads()}
+    found: dict[Sm90Kernel, None] = {
+        launch.kernel: None for w in small_workloads() for launch in small_launches(w, Device())
+    }
     for dtype in (HALF, BRAIN):
         for zeros in (False, True):
             filter_size = 1 if zeros else 3
@@ -208,12 +213,10 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
                     runs = [(0, 0), (5, 0), (0, 2), (1, 3)]
                     jobs += [Job(kernel.name, w, libraries[kernel], *run) for run in runs]
     for w in small_workloads():
-        kernel = small.kernel_of(w)
-        if kernel in libraries:
-            jobs += [
-                Job(kernel.name, w, libraries[kernel], swizzle)
-                for swizzle in small.swizzles(w, Device())
-            ]
+        for launch in small_launches(w, Device()):
+            if launch.kernel in libraries:
+                library = libraries[launch.kernel]
+                jobs.append(Job(launch.kernel.name, w, library, launch.swizzle))
     return sorted(jobs, key=lambda job: job.workload.key)
 
 

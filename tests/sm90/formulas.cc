@@ -1,5 +1,6 @@
 // The index arithmetic of codegen/sm90 compiled for the host, for the tests to call.
 #include "divider.cuh"
+#include "halo_conv_layout.cuh"
 #include "phases.cuh"
 #include "small_conv_layout.cuh"
 #include "stem_layout.cuh"
@@ -161,6 +162,29 @@ void small_conv_next_of(const SmallConvShape* shape, int step, int chunk, int* o
   out[1] = found.channel;
   out[2] = found.offset_h;
   out[3] = found.offset_w;
+}
+
+void halo_tile_of(const SmallConvShape* shape, int images, int rows, int* out) {
+  HaloTile found = halo_tile(*shape, images, rows);
+  const int fields[] = {found.width, found.height, found.images, found.pitch,
+                        found.rows,  found.across, found.down};
+  for (int i = 0; i < 7; ++i) out[i] = fields[i];
+}
+
+void halo_origin_of(const HaloTile* tile, int number, int* out) {
+  HaloOrigin found = halo_origin(*tile, number);
+  out[0] = found.n;
+  out[1] = found.h;
+  out[2] = found.w;
+}
+
+int halo_pixel_of(const HaloTile* tile, const SmallConvShape* shape, int number, int row) {
+  return halo_pixel(*tile, *shape, halo_origin(*tile, number), row);
+}
+
+// Where the input of a row of a tile lies under a tap.
+int halo_position_of(const HaloTile* tile, const SmallConvShape* shape, int row, int tap) {
+  return halo_start(*tile, row / 64) + row % 64 + halo_offset(*tile, *shape, tap);
 }
 
 }  // extern "C"

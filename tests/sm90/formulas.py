@@ -124,6 +124,22 @@ class Formulas:
         """(strips, columns of a strip)."""
         return self._fill("wgrad_strips_of", 2, q, stride_w, pad_left, filter_w, channels)
 
+    def halo_tile(self, shape: tuple[int, ...], images: int, rows: int):
+        """(width, height, images, pitch, rows, across, down)."""
+        return self._fill("halo_tile_of", 7, (ctypes.c_int * 13)(*shape), images, rows)
+
+    def halo_origin(self, tile: tuple[int, ...], number: int):
+        """(n, h, w) of the first output of a tile."""
+        return self._fill("halo_origin_of", 3, (ctypes.c_int * 7)(*tile), number)
+
+    def halo_pixel(self, tile: tuple[int, ...], shape: tuple[int, ...], number: int, row: int):
+        structs = (ctypes.c_int * 7)(*tile), (ctypes.c_int * 13)(*shape)
+        return self._library.halo_pixel_of(*structs, number, row)
+
+    def halo_position(self, tile: tuple[int, ...], shape: tuple[int, ...], row: int, tap: int):
+        structs = (ctypes.c_int * 7)(*tile), (ctypes.c_int * 13)(*shape)
+        return self._library.halo_position_of(*structs, row, tap)
+
     def small_conv_pixel(self, shape: tuple[int, ...], pixel: int):
         """(n, h, w) of a window's first element; ``shape`` as SmallConvShape."""
         return self._fill("small_conv_pixel_of", 3, (ctypes.c_int * 13)(*shape), pixel)

@@ -157,7 +157,7 @@ def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any, residual: A
     """dx, y or dw in float64 by definition, one GEMM for each filter position. ``filt`` is x for
     wgrad."""
     top, left, bottom, right = w.padding
-    (sh, sw), f64 = w.stride, torch.float64
+    (sh, sw), (step_h, step_w), f64 = w.stride, w.dilation, torch.float64
     height, width = w.h + top + bottom, w.w + left + right
     padded = torch.zeros((w.n, height, width, w.c), dtype=f64, device=a.device)
     inner = padded[:, top : top + w.h, left : left + w.w]
@@ -170,8 +170,9 @@ def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any, residual: A
         y = torch.zeros((w.n, w.p, w.q, w.k), dtype=f64, device=a.device)
     for r in range(w.r):
         for s in range(w.s):
-            h_end, w_end = r + sh * (w.p - 1) + 1, s + sw * (w.q - 1) + 1
-            window = padded[:, r:h_end:sh, s:w_end:sw]
+            top, left = r * step_h, s * step_w
+            h_end, w_end = top + sh * (w.p - 1) + 1, left + sw * (w.q - 1) + 1
+            window = padded[:, top:h_end:sh, left:w_end:sw]
             if w.op == "fprop":
                 y += window @ filt64[:, r, s].T
             elif w.op == "wgrad":

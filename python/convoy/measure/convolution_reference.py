@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -123,17 +123,35 @@ def wgrad(
     wl, cg = workload, workload.c // workload.groups
     group = int(k[0]) // (wl.k // wl.groups)
     result = np.zeros((len(k), len(c)))
-    for begin, end in _chunks(wl.n * wl.p * wl.q, len(k) + len(c)):
+    for pixel, source in _pairs(wl, r, s, len(k) + len(c)):
+        dy = operands["dy"].rows(pixel * wl.k + k[0], len(k))
+        x = operands["x"].rows(source * wl.c + group * cg + c[0], len(c))
+        result += dy.T @ x
+    return result
+
+
+def depthwise_wgrad(
+    workload: Workload, operands: Mapping[str, Operand], r: int, s: int, c: Array
+) -> Array:
+    """Filter gradients at (r, s) of neighbouring channels ``c``, each a group of its own."""
+    wl, result = workload, np.zeros(len(c))
+    for pixel, source in _pairs(wl, r, s, 2 * len(c)):
+        dy = operands["dy"].rows(pixel * wl.k + c[0], len(c))
+        x = operands["x"].rows(source * wl.c + c[0], len(c))
+        result += np.einsum("pc,pc->c", dy, x)
+    return result
+
+
+def _pairs(wl: Workload, r: int, s: int, columns: int) -> Iterator[tuple[Array, Array]]:
+    """Numbers of output pixels, and of the input pixels that they take at (r, s), as many at a time
+    as ``columns`` values of each allow; without those in the padding."""
+    for begin, end in _chunks(wl.n * wl.p * wl.q, columns):
         pixel = np.arange(begin, end)
         n, rest = pixel // (wl.p * wl.q), pixel % (wl.p * wl.q)
         h = rest // wl.q * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
         w = rest % wl.q * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
         inside = (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        pixel, n, h, w = pixel[inside], n[inside], h[inside], w[inside]
-        dy = operands["dy"].rows(pixel * wl.k + k[0], len(k))
-        x = operands["x"].rows(((n * wl.h + h) * wl.w + w) * wl.c + group * cg + c[0], len(c))
-        result += dy.T @ x
-    return result
+        yield pixel[inside], ((n * wl.h + h) * wl.w + w)[inside]
 
 
 def _chunks(rows: int, columns: int) -> list[tuple[int, int]]:

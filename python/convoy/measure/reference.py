@@ -15,7 +15,15 @@ import numpy as np
 from ..ir.workload import Workload
 from . import attention_reference as attention
 from . import matmul_reference as batched
-from .convolution_reference import Array, Pixels, dgrad, fprop, pixel_number, wgrad
+from .convolution_reference import (
+    Array,
+    Pixels,
+    depthwise_wgrad,
+    dgrad,
+    fprop,
+    pixel_number,
+    wgrad,
+)
 from .convolution_reference import Operand as Operand
 
 #: Outputs that a sampled reference covers.
@@ -169,6 +177,8 @@ def _sample_wgrad(
 ) -> Sample:
     """Blocks of filters x channels at a few taps, since each output sums over all pixels."""
     wl, cg, kg = workload, workload.c // workload.groups, workload.k // workload.groups
+    if cg == kg == 1:
+        return _sample_depthwise_wgrad(workload, operands, rng)
     pixels = wl.n * wl.p * wl.q
     short = pixels < _LONG_SUM
     length, filters = min(32 if short else 16, cg), min(64 if short else 32, kg)
@@ -186,4 +196,19 @@ def _sample_wgrad(
         k = group * kg + k0 + np.arange(filters)
         starts.append(((k * wl.r + r) * wl.s + s) * cg + c0)
         values.append(wgrad(wl, operands, k, r, s, c0 + np.arange(length)))
+    return Sample("dw", np.concatenate(starts), np.concatenate(values))
+
+
+def _sample_depthwise_wgrad(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> Sample:
+    """Runs of channels at a few taps: gathered together they take as long as one channel."""
+    wl = workload
+    runs = _runs(wl.k, rng)
+    affordable = max(1, (1 << 24) // (wl.n * wl.p * wl.q * 2 * len(runs[0])))
+    starts, values = [], []
+    for i, channels in enumerate(runs[-affordable:][::-1]):
+        r, s = (wl.r - 1, wl.s - 1) if i == 0 else (rng.integers(wl.r), rng.integers(wl.s))
+        starts.append((channels * wl.r + r) * wl.s + s)
+        values.append(depthwise_wgrad(wl, operands, int(r), int(s), channels)[:, None])
     return Sample("dw", np.concatenate(starts), np.concatenate(values))

@@ -22,6 +22,7 @@ KERNELS = {
     "hopper/stem_dgrad_library.cuh=88917e6041c4": "sm90/stem_dgrad_library.cuh=9d84a6221c55",
     "sm90/stem_dgrad_library.cuh=720e890dc577": "sm90/stem_dgrad_library.cuh=9d84a6221c55",
     "hopper/stem_fprop_library.cuh=eea762a042de": "sm90/stem_fprop_library.cuh=930077153fbd",
+    "sm90/small_conv_library.cuh=bf9ffbc87837": "sm90/small_conv_library.cuh=cab2e2dbbcbf",
     "hopper/stem_wgrad_library.cuh=c5d63f4df02a": "sm90/stem_wgrad_library.cuh=1bf6dce89dc9",
 }
 _STORE_WARPS = '"store_warps":true'

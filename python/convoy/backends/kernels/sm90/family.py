@@ -10,8 +10,9 @@ from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from . import small, space
+from . import halo, small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
+from .halo import HaloConvKernel
 from .kernels import Sm90Kernel, StemKernel, kernel_from_json
 from .small import SmallConvKernel
 from .space import Launch
@@ -34,7 +35,7 @@ NAME = "hopper"
 STEM_CHANNELS = 4
 
 
-def sm90_backend(limit: int = 16) -> KernelBackend[Sm90Kernel]:
+def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
     """dgrad, strided convolutions above all, all directions of a network's first one, and small
     fprops, in fp16 and bf16, the last in float32 and tf32 too: see docs/design/sm90-kernels.md.
     ``limit`` caps the candidates of a workload."""
@@ -71,14 +72,25 @@ def is_small(workload: Workload) -> bool:
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
     if is_small(workload):
-        kernel = small.kernel_of(workload)
-        return [Launch(kernel, swizzle=choice) for choice in small.swizzles(workload, device)]
+        return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
     return find(workload, device)
 
 
+def small_launches(workload: Workload, device: Device) -> list[Launch]:
+    """The kernels for small batches with all tiles and splits, best guess first."""
+    kernel, halo_kernel = small.kernel_of(workload), halo.kernel_of(workload)
+    found = [(us, Launch(kernel, swizzle=s)) for us, s in small.guesses(workload, device)]
+    if halo_kernel is not None:
+        guesses = halo.guesses(workload, device)
+        found += [(us, Launch(halo_kernel, swizzle=s)) for us, s in guesses]
+    return [launch for _, launch in sorted(found, key=lambda pair: pair[0])]
+
+
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
+    if isinstance(launch.kernel, HaloConvKernel):
+        return halo.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, SmallConvKernel):
         return small.why_not(launch.kernel, launch.swizzle, workload)
     if _fits(launch.kernel, workload):

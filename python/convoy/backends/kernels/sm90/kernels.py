@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from ..instance import instance_from_json
 from .dgrad import DgradKernel
+from .halo import HaloConvKernel
 from .small import SmallConvKernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
 StemKernel = StemDgradKernel | StemFpropKernel | StemWgradKernel
-Sm90Kernel = DgradKernel | SmallConvKernel | StemKernel
+Sm90Kernel = DgradKernel | HaloConvKernel | SmallConvKernel | StemKernel
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
+    HaloConvKernel,
     SmallConvKernel,
     StemDgradKernel,
     StemFpropKernel,

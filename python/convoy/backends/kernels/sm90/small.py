@@ -62,6 +62,7 @@ class SmallConvKernel(Sm90Library):
     residual_last: bool = False
 
     family: ClassVar[str] = "small_conv"
+    template: ClassVar[str] = "SmallConv"
     fields: ClassVar[Mapping[str, checks.Check]] = {
         "dtype": checks.one_of(tuple(ELEMENT)),
         "activation": checks.one_of(("", *ACTIVATIONS[1:])),
@@ -77,7 +78,7 @@ class SmallConvKernel(Sm90Library):
 
     @property
     def name(self) -> str:
-        parts = ["small_conv", SHORT[self.dtype], self.activation]
+        parts = [self.family, SHORT[self.dtype], self.activation]
         return "_".join(filter(None, [*parts, "residual" * self.residual_last]))
 
     @property
@@ -96,7 +97,7 @@ class SmallConvKernel(Sm90Library):
             f"// {self.name}\n"
             f'#include "{self.header.removeprefix(self.folder + "/")}"\n'
             f"{more}\n"
-            f"using Kernel = convoy::sm90::SmallConv<{arguments}>;\n\n"
+            f"using Kernel = convoy::sm90::{self.template}<{arguments}>;\n\n"
             "CONVOY_EXPORT_SMALL_CONV(Kernel)\n"
         )
 
@@ -133,11 +134,11 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
         yield "filter or padding beyond TMA's range", "use the cudnn backend"
 
 
-def choices(swizzle: int) -> tuple[int, int, str] | None:
+def choices(swizzle: int, tiles: int = len(TILES)) -> tuple[int, int, str] | None:
     """(tile, blocks of a cluster, activation) of a swizzle; None for one that stands for none."""
     place, activation = divmod(swizzle, len(CHOSEN))
     tile, split = divmod(place, len(SPLITS))
-    return (tile, SPLITS[split], CHOSEN[activation]) if tile < len(TILES) else None
+    return (tile, SPLITS[split], CHOSEN[activation]) if tile < tiles else None
 
 
 def swizzle_of(tile: int, split: int, activation: str) -> int:
@@ -148,12 +149,12 @@ def swizzle_of(tile: int, split: int, activation: str) -> int:
 
 def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
-    chosen = choices(swizzle)
+    found = choices(swizzle)
     if kernel != kernel_of(w) or w.op not in ("fprop", "matmul"):
         return f"{kernel.name} is of another operation, dtype or epilogue"
-    if chosen is None or chosen[2] != _chosen(w):
+    if found is None or found[2] != chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
-    tile, split, _ = chosen
+    tile, split, _ = found
     if not _fits(TILES[tile], w):
         return f"{TILES[tile]} in float32"
     parts = split * TILES[tile].parts
@@ -168,7 +169,7 @@ def _fits(tile: Tile, w: Workload) -> bool:
     return not _is_exact(w) or (tile.columns <= MOST_EXACT_COLUMNS and tile.parts == 1)
 
 
-def _chosen(w: Workload) -> str:
+def chosen(w: Workload) -> str:
     """The activation that a launch chooses."""
     return "none" if kernel_of(w).activation else w.epilogue.activation
 
@@ -178,15 +179,12 @@ def steps(w: Workload) -> int:
     return w.r * w.s * -(-w.c * DTYPE_BYTES[w.dtype] // STEP_BYTES)
 
 
-def swizzles(w: Workload, device: Device) -> list[int]:
-    """All tiles and splits of a workload, best guess first."""
-    found = [
-        (guess_us(tile, split, w, device), swizzle_of(number, split, _chosen(w)))
-        for number, tile in enumerate(TILES)
-        for split in SPLITS
-        if _fits(tile, w) and split * tile.parts <= steps(w)
-    ]
-    return [swizzle for _, swizzle in sorted(found)]
+def guesses(w: Workload, device: Device) -> Iterator[tuple[float, int]]:
+    """(time, swizzle) of all tiles and splits of a workload."""
+    for number, tile in enumerate(TILES):
+        for split in SPLITS:
+            if _fits(tile, w) and split * tile.parts <= steps(w):
+                yield guess_us(tile, split, w, device), swizzle_of(number, split, chosen(w))
 
 
 #: Fitted to ResNet-50's layers at N = 1, 3 and 8 on an H200, within 11%, in microseconds: a launch,
