@@ -18,7 +18,7 @@ from convoy.progress import Stages
 from convoy.streams import events
 from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
 from convoy.streams.schedule import check_streams
-from convoy.streams.simulate import Simulator
+from convoy.streams.simulate import Layout, Simulator
 
 
 def op(name: str, us: float, *depends: int, waves: float = 0.1) -> Op:
@@ -68,10 +68,10 @@ def test_only_schedules_beyond_a_bound_are_left_unfinished(case, seed: int, fact
     ops, rng = case[0], random.Random(seed)
     streams = [rng.randrange(3) for _ in ops]
     edges = events.fewest(events.latest_first([o.depends for o in ops]), streams)
-    simulator = Simulator(ops)
-    whole = simulator.run(streams, edges)
+    simulator, layout = Simulator(ops), Layout.of(streams, edges)
+    whole = simulator.run(layout)
     bound = whole[2] * factor
-    bounded = simulator.run(streams, edges, bound)
+    bounded = simulator.run(layout, bound)
     assert bounded == whole if factor >= 1 else bounded[2] in (whole[2], math.inf)
     assert not math.isfinite(bounded[2]) or bounded == whole
 

@@ -23,7 +23,7 @@ from ..ir.schedule_parts import Occupancy, Op
 from ..streams import occupancy
 from ..streams.dependence import Dependences
 from ..streams.planner import LEAST_GAIN, close_schedules, multi_stream, retime, single_stream
-from ..streams.simulate import simulate
+from ..streams.simulate import Layout, Simulator, simulate
 from .cover import Cover
 from .rank import NEAR
 from .simulated import cover_ops, fastest
@@ -197,7 +197,8 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
     """Find an exchange that shortens a schedule's predicted time: one op at a time takes the best
     kernel while all others, the streams and the order are kept."""
     ops = list(schedule.ops)
-    best = simulate(ops, schedule.events).makespan_us
+    layout = Layout.of_ops(ops, schedule.events)
+    best = Simulator(ops).run(layout).makespan_us
     chosen: dict[str, Alternative] = {}
     for _ in range(PASSES):
         before = best
@@ -206,7 +207,7 @@ def descend(schedule: Schedule, offered: Mapping[str, Sequence[Alternative]]) ->
                 if alternative.offer.candidate.key == ops[i].kernel:
                     continue
                 tried = [*ops[:i], alternative.apply(ops[i]), *ops[i + 1 :]]
-                makespan = simulate(tried, schedule.events, most_us=best).makespan_us
+                makespan = Simulator(tried).run(layout, best).makespan_us
                 if makespan < best * (1 - LEAST_STEP):
                     best, ops = makespan, tried
                     chosen[op.symbol] = alternative

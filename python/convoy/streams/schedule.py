@@ -28,8 +28,9 @@ AUTO = "auto"
 #: Schedules that are predicted to be slower than this are not tried. Below 1, because the costs of
 #: crossing streams are those of large graphs; between two short kernels they are smaller.
 LEAST_TRIED = 0.85
-#: Schedules on several streams that are timed against one stream.
-CONTENDERS = 4
+#: Schedules on several streams that are timed against one stream, and ops that they may have in
+#: all, with at least two schedules: to build one for a trial takes 1.5 ms an op.
+CONTENDERS, CONTENDER_OPS = 4, 1_000
 #: Bytes that the arenas of a trial may take together; fewer schedules where they are large.
 TRIAL_BYTES = 8e9
 
@@ -127,7 +128,8 @@ def _measured(
     the spread."""
     costs = GRAPH if cuda_graph else EAGER
     single = single_stream(ops, program.buffers, costs)
-    planned = close_schedules(ops, program.buffers, most=CONTENDERS, costs=costs)
+    most = max(2, min(CONTENDERS, CONTENDER_OPS // len(ops)))
+    planned = close_schedules(ops, program.buffers, most=most, costs=costs)
     room = max(1, int(TRIAL_BYTES // max(1, single.memory.peak_bytes)) - 1)
     tried = [
         s for s in planned if s.streams > 1 and s.makespan_us * LEAST_TRIED < single.makespan_us

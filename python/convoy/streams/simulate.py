@@ -38,12 +38,40 @@ def simulate(
     ops: Sequence[Op],
     events: Sequence[Event],
     costs: LaunchCosts = GRAPH,
-    most_us: float = math.inf,
 ) -> Times:
     """Predict the times of ``ops``, which are in launch order; ``stream``, ``duration_us``,
-    ``chained_us`` and ``occupancy`` of each are read. ``most_us`` as in :meth:`Simulator.run`."""
-    edges = [(event.record, event.wait) for event in events]
-    return Simulator(ops, costs).run([op.stream for op in ops], edges, most_us)
+    ``chained_us`` and ``occupancy`` of each are read."""
+    return Simulator(ops, costs).run(Layout.of_ops(ops, events))
+
+
+class Layout(NamedTuple):
+    """What the streams and events of a schedule say of each op, in launch order.
+
+    ``waits`` are the ops whose events it waits for, ``previous`` the op before it on its stream,
+    ``behind`` the ops that wait for it in either way, ``missing`` the number that it waits for.
+    ``joined`` are the ops that the caller's stream waits for at the end, ``records`` those with an
+    event.
+    """
+
+    streams: Sequence[int]
+    waits: list[list[int]]
+    joined: list[int]
+    records: set[int]
+    previous: list[int]
+    behind: list[list[int]]
+    missing: list[int]
+
+    @classmethod
+    def of(cls, streams: Sequence[int], events: Sequence[Edge]) -> Layout:
+        waits, joined = _waits(events, len(streams))
+        previous = _previous(streams)
+        records = {record for record, _ in events}
+        return cls(streams, waits, joined, records, previous, *_followers(previous, waits))
+
+    @classmethod
+    def of_ops(cls, ops: Sequence[Op], events: Sequence[Event]) -> Layout:
+        edges = [(event.record, event.wait) for event in events]
+        return cls.of([op.stream for op in ops], edges)
 
 
 class Simulator:
@@ -69,18 +97,14 @@ class Simulator:
                 levels[earlier] = max(levels[earlier], shortest[earlier] + levels[i])
         return levels
 
-    def run(
-        self, streams: Sequence[int], events: Sequence[Edge], most_us: float = math.inf
-    ) -> Times:
+    def run(self, layout: Layout, most_us: float = math.inf) -> Times:
         """Predict the times; the makespan is infinite, and the rest unfinished, as soon as it is
         known to exceed ``most_us``. Events keep what depends on an op behind it."""
+        streams, behind, missing = layout.streams, layout.behind, [*layout.missing]
         cross_us, count = self._costs.cross_us, len(streams)
         latest = [most_us + _ROUNDING_US - level for level in self._levels]
-        waits, joined = _waits(events, count)
-        previous = _previous(streams)
-        behind, missing = _followers(previous, waits)
-        ready_at = self._earliest_starts(waits, {record for record, _ in events})
-        start, end, left = [0.0] * count, [0.0] * count, self._lengths(previous, waits)
+        ready_at = self._earliest_starts(layout)
+        start, end, left = [0.0] * count, [0.0] * count, self._lengths(layout)
         waiting, running = {i for i in range(count) if not missing[i]}, set[int]()
         share_of, left_of = self._shares.__getitem__, left.__getitem__
         ready_of = ready_at.__getitem__
@@ -114,29 +138,29 @@ class Simulator:
                     missing[follower] -= 1
                     if not missing[follower]:
                         waiting.add(follower)
-        makespan = max([*end, *(end[op] + cross_us for op in joined)], default=0.0)
+        makespan = max([*end, *(end[op] + cross_us for op in layout.joined)], default=0.0)
         return Times(start, end, makespan)
 
-    def _lengths(self, previous: Sequence[int], waits: Sequence[Sequence[int]]) -> list[float]:
+    def _lengths(self, layout: Layout) -> list[float]:
         """Duration of each op, as a link of a chain where it is one."""
-        links = _links(self._chained, previous, waits)
+        links = _links(self._chained, layout.previous, layout.waits)
         times = zip(self._durations, self._chained, links, strict=True)
         return [
             chained if link and chained is not None else alone for alone, chained, link in times
         ]
 
-    def _earliest_starts(self, waits: Sequence[Sequence[int]], records: set[int]) -> list[float]:
+    def _earliest_starts(self, layout: Layout) -> list[float]:
         """Return the times before which no op starts: under a graph those of the fork, otherwise
         also those at which the host has enqueued it."""
         costs = self._costs
-        times = [costs.fork_us if ORIGIN in waited else 0.0 for waited in waits]
+        times = [costs.fork_us if ORIGIN in waited else 0.0 for waited in layout.waits]
         if not (costs.enqueue_us or costs.event_us):
             return times
         now = 0.0
-        for i, waited in enumerate(waits):
+        for i, waited in enumerate(layout.waits):
             now += costs.enqueue_us + costs.event_us * len(waited)
             times[i] = max(times[i], now)
-            now += costs.event_us * (i in records)
+            now += costs.event_us * (i in layout.records)
         return times
 
 
