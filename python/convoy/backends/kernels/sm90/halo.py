@@ -3,6 +3,7 @@ libraries, rules and launches."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -63,6 +64,7 @@ class Cover:
         return self.images * self.rows * self.pitch * STEP_BYTES
 
 
+@functools.lru_cache(maxsize=4096)  # for each tile and split of a workload
 def cover(w: Workload, rows: int) -> Cover | None:
     """The cover with the fewest tiles of so many positions; of those, with the least input."""
     reach_h, reach_w = (w.r - 1) * w.dilation[0], (w.s - 1) * w.dilation[1]
