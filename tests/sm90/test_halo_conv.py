@@ -165,6 +165,12 @@ def test_library_takes_what_the_backend_offers(toolkit, w):
             assert (problem == "") == (swizzle in offered), (tile, split, problem)
 
 
+def test_more_tiles_than_a_grid_has_are_not_proposed():
+    w = dataclasses.replace(BASE, n=70_000, h=2, w=2, c=8, k=8)
+    tiles = {halo.TILES[small.choices(s, len(halo.TILES))[0]] for _, s in halo.guesses(w, DEVICE)}
+    assert tiles and {tile.rows for tile in tiles} == {128, 256}
+
+
 def test_is_proposed_beside_the_general_kernel():
     found = sm90_backend(limit=64).propose(BASE, DEVICE)
     assert isinstance(found, list)

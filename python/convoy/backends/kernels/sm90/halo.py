@@ -30,8 +30,8 @@ TILES = (
     Tile(256, 64, True),
 )  # fmt: skip
 HALF_SM, WHOLE_SM, MOST_STAGES = 112 << 10, 226 << 10, 24
-#: Pixels of a side of a copy.
-LARGEST_BOX = 256
+#: Pixels of a side of a copy, and tiles of a grid.
+LARGEST_BOX, MOST_TILES = 256, 65535
 
 
 @dataclass(frozen=True, order=True)
@@ -99,9 +99,10 @@ def kernel_of(w: Workload) -> HaloConvKernel | None:
 
 
 def shared_bytes(tile: Tile, split: int, w: Workload) -> int | None:
-    """Shared memory of a block, as halo_conv_library.cuh has it; None where it has too little."""
+    """Shared memory of a block, as halo_conv_library.cuh has it; None where it has too little, or
+    the grid too few tiles."""
     covered = cover(w, tile.rows)
-    if covered is None:
+    if covered is None or covered.tiles > MOST_TILES:
         return None
     chunks = small.steps(w) // (w.r * w.s)
     inputs = (2 if chunks > 1 else 1) * (-(-covered.input_bytes // 1024) * 1024)
