@@ -7,6 +7,7 @@ leaves to TVM.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,6 +33,7 @@ def choose_greedily(
     are chosen jointly (pareto.py).
     """
 
+    @functools.cache
     def cheapest(workload: Workload) -> float | None:
         found = offers[workload]
         if ranked := rank(found.measured, objective):

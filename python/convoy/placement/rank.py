@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 
 from ..errors import NoCandidate
@@ -23,23 +24,23 @@ def rank(offers: Sequence[Offer], objective: str) -> list[Offer]:
     kernels, then the smaller workspace, then the backend's own order, then the name.
     """
 
-    def cost(offer: Offer) -> tuple[float, float]:
-        return objectives.own_cost(offer.measurement, objective)
-
-    by_cost = sorted(offers, key=lambda offer: (cost(offer)[0], offer.candidate.key))
+    costs = [objectives.own_cost(offer.measurement, objective) for offer in offers]
+    by_cost = sorted(range(len(costs)), key=lambda i: (costs[i][0], offers[i].candidate.key))
     if not by_cost:
         return []
-    lowest, spread = cost(by_cost[0])
-    ties = [offer for offer in by_cost if cost(offer)[0] <= lowest + spread]
-    ties.sort(
+    limit = sum(costs[by_cost[0]])
+    count = bisect.bisect_right(by_cost, limit, key=lambda i: costs[i][0])
+    ranked = [offers[i] for i in by_cost]
+    ties = sorted(
+        ranked[:count],
         key=lambda offer: (
             not offer.candidate.deterministic,
             offer.candidate.workspace,
             offer.candidate.priority,
             offer.candidate.key,
-        )
+        ),
     )
-    return ties + [offer for offer in by_cost if offer not in ties]
+    return ties + ranked[count:]
 
 
 def near(ranked: Sequence[Offer]) -> tuple[Offer, ...]:

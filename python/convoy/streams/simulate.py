@@ -11,6 +11,7 @@ both kernels are launched programmatically: it then takes ``chained_us``.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,6 +22,8 @@ from .costs import GRAPH, LaunchCosts
 
 #: Microseconds by which a bound must exceed a time, because both are rounded.
 _ROUNDING_US = 1e-3
+#: Ops that end within so many microseconds end at once.
+_SAME_US = 1e-9
 _LEAST_SHARE = 0.02  # a launch of few blocks still takes scheduling and bandwidth from the rest
 #: (op that records, op that waits), either of them ORIGIN.
 Edge = tuple[int, int]
@@ -101,34 +104,33 @@ class Simulator:
         """Predict the times; the makespan is infinite, and the rest unfinished, as soon as it is
         known to exceed ``most_us``. Events keep what depends on an op behind it."""
         streams, behind, missing = layout.streams, layout.behind, [*layout.missing]
-        cross_us, count = self._costs.cross_us, len(streams)
+        cross_us, count, shares = self._costs.cross_us, len(streams), self._shares
         latest = [most_us + _ROUNDING_US - level for level in self._levels]
-        ready_at = self._earliest_starts(layout)
-        start, end, left = [0.0] * count, [0.0] * count, self._lengths(layout)
-        waiting, running = {i for i in range(count) if not missing[i]}, set[int]()
-        share_of, left_of = self._shares.__getitem__, left.__getitem__
-        ready_of = ready_at.__getitem__
-        now = 0.0
+        ready_at, lengths = self._earliest_starts(layout), self._lengths(layout)
+        start, end = [0.0] * count, [0.0] * count
+        waiting = [(ready_at[i], i) for i in range(count) if not missing[i]]
+        heapq.heapify(waiting)
+        # All that run at a time slow down alike: they end in the order of what a clock shows that
+        # slows down with them.
+        running: list[tuple[float, int]] = []
+        now = clock = asked = 0.0
         while waiting or running:
-            for i in [i for i in waiting if ready_at[i] <= now]:
+            while waiting and waiting[0][0] <= now:
+                _, i = heapq.heappop(waiting)
                 start[i] = now
-                waiting.discard(i)
-                running.add(i)
-            slow = max(1.0, sum(map(share_of, running))) if len(running) > 1 else 1.0
-            step = min(map(left_of, running)) * slow if running else math.inf
+                heapq.heappush(running, (clock + lengths[i], i))
+                asked += shares[i]
+            slow = max(1.0, asked) if len(running) > 1 else 1.0
+            step = (running[0][0] - clock) * slow if running else math.inf
             if waiting:
-                step = min(step, min(map(ready_of, waiting)) - now)
+                step = min(step, waiting[0][0] - now)
             now += step
             if now > most_us:
                 return Times(start, end, math.inf)
-            done = step / slow
-            over = []
-            for i in running:
-                left[i] -= done
-                if left[i] <= 1e-9:
-                    over.append(i)
-            for i in over:
-                running.discard(i)
+            clock += step / slow
+            while running and running[0][0] - clock <= _SAME_US:
+                _, i = heapq.heappop(running)
+                asked = asked - shares[i] if running else 0.0
                 end[i] = now
                 for follower in behind[i]:
                     crossing = cross_us if streams[follower] != streams[i] else 0.0
@@ -137,7 +139,7 @@ class Simulator:
                         return Times(start, end, math.inf)
                     missing[follower] -= 1
                     if not missing[follower]:
-                        waiting.add(follower)
+                        heapq.heappush(waiting, (ready, follower))
         makespan = max([*end, *(end[op] + cross_us for op in layout.joined)], default=0.0)
         return Times(start, end, makespan)
 
