@@ -170,9 +170,9 @@ def reference(torch: Any, w: Workload, a: Any, filt: Any, bias: Any, residual: A
         y = torch.zeros((w.n, w.p, w.q, w.k), dtype=f64, device=a.device)
     for r in range(w.r):
         for s in range(w.s):
-            top, left = r * step_h, s * step_w
-            h_end, w_end = top + sh * (w.p - 1) + 1, left + sw * (w.q - 1) + 1
-            window = padded[:, top:h_end:sh, left:w_end:sw]
+            first_h, first_w = r * step_h, s * step_w
+            h_end, w_end = first_h + sh * (w.p - 1) + 1, first_w + sw * (w.q - 1) + 1
+            window = padded[:, first_h:h_end:sh, first_w:w_end:sw]
             if w.op == "fprop":
                 y += window @ filt64[:, r, s].T
             elif w.op == "wgrad":

@@ -86,7 +86,7 @@ def by_the_kernel(f: Formulas, w: Workload, rows: int, x, weights) -> np.ndarray
     return y.reshape(w.n, w.p, w.q, w.k)
 
 
-@given(workloads(), st.sampled_from((64, 128)))
+@given(workloads(), st.sampled_from((64, 128, 256)))
 @settings(max_examples=25)
 def test_is_a_convolution(f, w, rows):
     assume(halo.cover(w, rows) is not None)
@@ -96,7 +96,7 @@ def test_is_a_convolution(f, w, rows):
     np.testing.assert_array_equal(by_the_kernel(f, w, rows, x, weights), wanted)
 
 
-@given(workloads(largest=300), st.sampled_from((64, 128)))
+@given(workloads(largest=300), st.sampled_from((64, 128, 256)))
 @settings(max_examples=100)
 def test_covers_as_the_kernel_does(f, w, rows):
     found = halo.cover(w, rows)

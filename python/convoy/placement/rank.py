@@ -28,8 +28,8 @@ def rank(offers: Sequence[Offer], objective: str) -> list[Offer]:
     by_cost = sorted(range(len(costs)), key=lambda i: (costs[i][0], offers[i].candidate.key))
     if not by_cost:
         return []
-    limit = sum(costs[by_cost[0]])
-    count = bisect.bisect_right(by_cost, limit, key=lambda i: costs[i][0])
+    lowest, spread = costs[by_cost[0]]
+    count = bisect.bisect_right(by_cost, lowest + spread, key=lambda i: costs[i][0])
     ranked = [offers[i] for i in by_cost]
     ties = sorted(
         ranked[:count],

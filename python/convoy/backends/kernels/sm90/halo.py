@@ -24,11 +24,12 @@ class Tile(NamedTuple):
     whole_sm: bool = False
 
 
-#: As ``kHaloConvTiles`` in halo_conv_library.cuh, and the bytes of a block's shared memory.
+#: As ``kHaloConvTiles`` in halo_conv_library.cuh.
 TILES = (
     Tile(64, 32), Tile(64, 64), Tile(128, 32), Tile(128, 64), Tile(128, 64, True),
     Tile(256, 64, True),
 )  # fmt: skip
+#: Bytes of shared memory that a block may take, and stages of its ring of weights.
 HALF_SM, WHOLE_SM, MOST_STAGES = 112 << 10, 226 << 10, 24
 #: Pixels of a side of a copy, and tiles of a grid.
 LARGEST_BOX, MOST_TILES = 256, 65535
@@ -98,12 +99,12 @@ def kernel_of(w: Workload) -> HaloConvKernel | None:
     return HaloConvKernel(kernel.dtype, kernel.activation, kernel.residual_last)
 
 
-def shared_bytes(tile: Tile, split: int, w: Workload) -> int | None:
-    """Shared memory of a block, as halo_conv_library.cuh has it; None where it has too little, or
-    the grid too few tiles."""
+def fits(tile: Tile, split: int, w: Workload) -> bool:
+    """Whether each block has a step, shared memory, as halo_conv_library.cuh lays it out, and the
+    grid the tiles."""
     covered = cover(w, tile.rows)
-    if covered is None or covered.tiles > MOST_TILES:
-        return None
+    if covered is None or covered.tiles > MOST_TILES or split > small.steps(w):
+        return False
     chunks = small.steps(w) // (w.r * w.s)
     inputs = (2 if chunks > 1 else 1) * (-(-covered.input_bytes // 1024) * 1024)
     stage, sums = tile.columns * STEP_BYTES, tile.rows * (tile.columns + 8) * 4
@@ -118,8 +119,7 @@ def shared_bytes(tile: Tile, split: int, w: Workload) -> int | None:
         stages -= 1
     while split > 1 and inputs + stages * stage < sums:  # that are exchanged lie there for a while
         stages += 1
-    fits = total(stages) <= most and (stages <= ring or stages >= steps)
-    return total(stages) if fits and stages >= min(2, steps) else None
+    return total(stages) <= most and (min(2, steps) <= stages <= ring or stages >= steps)
 
 
 def why_not(kernel: HaloConvKernel, swizzle: int, w: Workload) -> str:
@@ -130,10 +130,8 @@ def why_not(kernel: HaloConvKernel, swizzle: int, w: Workload) -> str:
     if chosen is None or chosen[2] != small.chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
     tile, split, _ = chosen
-    if split > small.steps(w):
-        return f"{small.steps(w)} steps in {split} parts"
-    if shared_bytes(TILES[tile], split, w) is None:
-        return f"the input of {TILES[tile]} does not fit into shared memory"
+    if not fits(TILES[tile], split, w):
+        return f"{TILES[tile]} of {split} blocks: too few steps, too much memory or too many tiles"
     return ""
 
 
@@ -141,7 +139,7 @@ def guesses(w: Workload, device: Device) -> Iterator[tuple[float, int]]:
     """(time, swizzle) of all tiles and splits of a workload that has a kernel."""
     for number, tile in enumerate(TILES):
         for split in SPLITS:
-            if split <= small.steps(w) and shared_bytes(tile, split, w) is not None:
+            if fits(tile, split, w):
                 swizzle = small.swizzle_of(number, split, small.chosen(w))
                 yield guess_us(tile, split, w, device), swizzle
 
