@@ -5,6 +5,7 @@
     python tuning/make_workloads.py resnet18 resnet50 --op dgrad
     python tuning/make_workloads.py resnet50 --op training --batches 8 64
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
+    python tuning/make_workloads.py --op stem            # first convolutions of other networks
 
 A list holds the workloads that placement on an H200 needs measurements of: each distinct
 convolution with each epilogue that may be fused into it, and parallel branches with one input as
@@ -21,6 +22,7 @@ from typing import Any
 
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
+from convoy.ir.stem import Stem
 from convoy.ir.workload import Workload
 from convoy.ir.workload_list import write
 from convoy.pipeline import workloads_of
@@ -40,6 +42,24 @@ NETWORKS: dict[str, Callable[[int], Any]] = {
     "mobilenet_v2": lambda n: testing.mobilenet_v2.get_workload(n),
     "resnext50": lambda n: testing.resnext.get_workload(n),
 }
+
+#: First convolutions of other families of networks, with their pixels, channels, filter, stride,
+#: padding, max-pool (size, stride, padding) and activation.
+STEMS: tuple[tuple[int, int, int, int, int, tuple[int, int, int] | None, str], ...] = (
+    (224, 64, 7, 2, 3, (3, 2, 1), "relu"),
+    (224, 32, 3, 2, 1, None, "silu"),
+    (224, 32, 3, 2, 1, None, "relu"),
+    (224, 16, 3, 2, 1, None, "hardswish"),
+    (224, 24, 3, 2, 1, (3, 2, 1), "relu"),
+    (299, 32, 3, 2, 0, None, "relu"),
+    (224, 64, 3, 1, 1, None, "relu"),
+    (256, 64, 3, 1, 1, None, "relu"),
+    (224, 96, 4, 4, 0, None, "none"),
+    (224, 64, 11, 4, 2, (3, 2, 0), "relu"),
+    (640, 32, 3, 2, 1, None, "silu"),
+)
+#: Their batch sizes in float32, and of images that come in 16 bits.
+STEM_BATCHES = {"float32": (1, 8, 64), "float16": (1, 8)}
 
 TRAINED: dict[str, Callable[[int], LossModule]] = {"resnet50": trained_resnet50}
 
@@ -68,12 +88,30 @@ def training(network: str, batch: int, precision: str) -> list[Workload]:
     return workloads_of(step.module, precision=precision, device=Device())
 
 
+def stems() -> list[Workload]:
+    """Whole stems of :data:`STEMS` in 16 bits."""
+    found = []
+    for size, k, taps, stride, pad, pool, activation in STEMS:
+        window, step, before = pool or (0, 1, 0)
+        for dtype, batches in STEM_BATCHES.items():
+            stem = Stem(3, False, dtype, (window,) * 2, (step,) * 2, (before, before, 0, 0))
+            epilogue = Epilogue(bias=True, activation=activation)
+            found += [
+                Workload(
+                    "stem", n, size, size, 4, k, taps, taps, (stride,) * 2, (pad,) * 4,
+                    epilogue=epilogue, stem=stem,
+                )
+                for n in batches
+            ]  # fmt: skip
+    return found
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = made.add_argument
     add("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
     add("--batches", nargs="+", type=int, default=BATCHES)
-    add("--op", choices=("fprop", "dgrad", "wgrad", "training"), default="fprop")
+    add("--op", choices=("fprop", "dgrad", "wgrad", "training", "stem"), default="fprop")
     add("--precision", default="float16")
     add("--out", type=Path, default=Path(__file__).parent / "workloads")
     return made
@@ -81,6 +119,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
+    if options.op == "stem":
+        path = options.out / "stems-fprop-float16.jsonl"
+        print(f"{path}: {write(path, stems())} workloads")
+        return
     if unknown := set(options.networks) - NETWORKS.keys():
         parser().error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")
     known = TRAINED if options.op == "training" else NETWORKS

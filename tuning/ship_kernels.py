@@ -37,6 +37,7 @@ from convoy.backends.kernels.depthwise.kernels import (
 )
 from convoy.backends.kernels.kernel import Kernel
 from convoy.backends.kernels.sm90.halo import HaloConvKernel
+from convoy.backends.kernels.sm90.image import ImageConvKernel
 from convoy.backends.kernels.sm90.small import CHOSEN, ELEMENT, SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
@@ -197,7 +198,7 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
 
 
 def small() -> Iterator[tuple[str, Kernel]]:
-    """Kernels for small batches, which serve all sizes."""
+    """Kernels for small batches and for whole stems, which serve all sizes."""
     epilogues = [("", False), *((name, True) for name in BEFORE_RESIDUALS)]
     epilogues += [(name, False) for name in ACTIVATIONS[1:] if name not in CHOSEN]
     for dtype in ELEMENT:
@@ -205,6 +206,8 @@ def small() -> Iterator[tuple[str, Kernel]]:
             yield "hopper", SmallConvKernel(dtype, *epilogue)
             if dtype != "float32":
                 yield "hopper", HaloConvKernel(dtype, *epilogue)
+    for dtype in ("float16", "bfloat16"):
+        yield "hopper", ImageConvKernel(dtype)
 
 
 def integers(arch: int) -> Iterator[tuple[str, Kernel]]:

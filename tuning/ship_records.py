@@ -31,6 +31,7 @@ NETWORKS = (
     "densenet121",
     "mobilenet_v2",
     "resnext50",
+    "stems",
 )
 
 

@@ -66,9 +66,16 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   void* handle = OpenBytes(name, bytes);
   KernelLibrary library;
   bool attention = dlsym(handle, "convoy_kernel_attention_abi") != nullptr;
+  bool stem = dlsym(handle, "convoy_kernel_stem_abi") != nullptr;
   decltype(&convoy_kernel_abi) abi;
-  Resolve(handle, attention ? "convoy_kernel_attention_abi" : "convoy_kernel_abi", &abi);
-  int32_t expected = attention ? CONVOY_ATTENTION_ABI_VERSION : CONVOY_KERNEL_ABI_VERSION;
+  Resolve(handle,
+          attention ? "convoy_kernel_attention_abi"
+          : stem    ? "convoy_kernel_stem_abi"
+                    : "convoy_kernel_abi",
+          &abi);
+  int32_t expected = attention ? CONVOY_ATTENTION_ABI_VERSION
+                     : stem    ? CONVOY_STEM_ABI_VERSION
+                               : CONVOY_KERNEL_ABI_VERSION;
   if (abi() != expected) {
     TVM_FFI_THROW(LibraryVersionMismatch)
         << "kernel library " << name << " follows ABI " << abi() << "; this convoy's is "
@@ -77,6 +84,9 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   if (attention) {
     Resolve(handle, "convoy_kernel_attention_check", &library.attention_check);
     Resolve(handle, "convoy_kernel_attention_prepare", &library.attention_prepare);
+  } else if (stem) {
+    Resolve(handle, "convoy_kernel_stem_check", &library.stem_check);
+    Resolve(handle, "convoy_kernel_stem_prepare", &library.stem_prepare);
   } else {
     Resolve(handle, "convoy_kernel_check", &library.check);
     Resolve(handle, "convoy_kernel_workspace", &library.workspace);
@@ -90,40 +100,6 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   library.prepare_strided = reinterpret_cast<decltype(library.prepare_strided)>(
       dlsym(handle, "convoy_kernel_prepare_strided"));
   return libraries->emplace(name, library).first->second;
-}
-
-ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
-  const Workload& load = function.workload;
-  ConvoyShape shape{};
-  shape.op = load.op == Op::kDgrad   ? CONVOY_DGRAD
-             : load.op == Op::kWgrad ? CONVOY_WGRAD
-                                     : CONVOY_FPROP;
-  auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
-  shape.n = narrow(load.n);
-  shape.h = narrow(load.h);
-  shape.w = narrow(load.w);
-  shape.c = narrow(load.c);
-  shape.k = narrow(load.k);
-  shape.r = narrow(load.r);
-  shape.s = narrow(load.s);
-  shape.p = narrow(load.p);
-  shape.q = narrow(load.q);
-  shape.stride_h = narrow(load.stride[0]);
-  shape.stride_w = narrow(load.stride[1]);
-  shape.pad_top = narrow(load.padding[0]);
-  shape.pad_left = narrow(load.padding[1]);
-  shape.pad_bottom = narrow(load.padding[2]);
-  shape.pad_right = narrow(load.padding[3]);
-  shape.dilation_h = narrow(load.dilation[0]);
-  shape.dilation_w = narrow(load.dilation[1]);
-  shape.groups = narrow(load.groups);
-  shape.split_k = narrow(Get<int64_t>(function.entry, "split_k", 1));
-  shape.swizzle = narrow(Get<int64_t>(function.entry, "swizzle", 0));
-  shape.sm_count = sm_count;
-  bool has_alpha = load.epilogue.alpha != 0;
-  shape.clip_min = has_alpha ? load.epilogue.alpha : load.epilogue.clip_min;
-  shape.clip_max = load.epilogue.clip_max;
-  return shape;
 }
 
 ConvoyOperands MakeOperands(const Workload& load, const Pointers& pointers, void* workspace) {
@@ -174,7 +150,7 @@ class KernelExecutable : public Executable {
         symbol_(function.symbol) {
     if (library.check == nullptr) {
       TVM_FFI_THROW(CorruptArtefact)
-          << "function '" << symbol_ << "' names a kernel that computes attention";
+          << "function '" << symbol_ << "' names a kernel for another kind of problem";
     }
     if (workload_.has_slices() && library.prepare_strided == nullptr) {
       TVM_FFI_THROW(CorruptArtefact)
@@ -235,12 +211,49 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
   if (request.function.workload.op == Op::kAttention) {
     return BuildAttention(library, request.function);
   }
+  if (request.function.workload.op == Op::kStem) {
+    return BuildStem(library, request.function, sm_count);
+  }
   return std::make_unique<KernelExecutable>(library, request.function, sm_count);
 }
 
 const bool registered = (RegisterBackend({"kernel", true, Validate, Build}), true);
 
 }  // namespace
+
+ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
+  const Workload& load = function.workload;
+  ConvoyShape shape{};
+  shape.op = load.op == Op::kDgrad   ? CONVOY_DGRAD
+             : load.op == Op::kWgrad ? CONVOY_WGRAD
+                                     : CONVOY_FPROP;
+  auto narrow = [](int64_t value) { return static_cast<int32_t>(value); };
+  shape.n = narrow(load.n);
+  shape.h = narrow(load.h);
+  shape.w = narrow(load.w);
+  shape.c = narrow(load.c);
+  shape.k = narrow(load.k);
+  shape.r = narrow(load.r);
+  shape.s = narrow(load.s);
+  shape.p = narrow(load.p);
+  shape.q = narrow(load.q);
+  shape.stride_h = narrow(load.stride[0]);
+  shape.stride_w = narrow(load.stride[1]);
+  shape.pad_top = narrow(load.padding[0]);
+  shape.pad_left = narrow(load.padding[1]);
+  shape.pad_bottom = narrow(load.padding[2]);
+  shape.pad_right = narrow(load.padding[3]);
+  shape.dilation_h = narrow(load.dilation[0]);
+  shape.dilation_w = narrow(load.dilation[1]);
+  shape.groups = narrow(load.groups);
+  shape.split_k = narrow(Get<int64_t>(function.entry, "split_k", 1));
+  shape.swizzle = narrow(Get<int64_t>(function.entry, "swizzle", 0));
+  shape.sm_count = sm_count;
+  bool has_alpha = load.epilogue.alpha != 0;
+  shape.clip_min = has_alpha ? load.epilogue.alpha : load.epilogue.clip_min;
+  shape.clip_max = load.epilogue.clip_max;
+  return shape;
+}
 
 void RequireSupported(const KernelLibrary& library, int32_t code, const std::string& symbol) {
   if (code != 0) {

@@ -9,21 +9,24 @@
 #include "convoy/attention_abi.h"
 #include "convoy/kernel_abi.h"
 #include "convoy/programmatic_abi.h"
+#include "convoy/stem_abi.h"
 #include "convoy/strided_abi.h"
 #include "executable.h"
 
 namespace convoy {
 
 // Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
-// convoy/attention_abi.h; those of the other one are null, and so are `launch_programmatic` where
-// the kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
-// operands only.
+// convoy/attention_abi.h, or of convoy/stem_abi.h where `stem_prepare` is; those of the others are
+// null, and so are `launch_programmatic` where the kernel starts only when its predecessor has ended
+// and `prepare_strided` where it takes compact operands only.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;
   decltype(&convoy_kernel_prepare) prepare = nullptr;
   decltype(&convoy_kernel_attention_check) attention_check = nullptr;
   decltype(&convoy_kernel_attention_prepare) attention_prepare = nullptr;
+  decltype(&convoy_kernel_stem_check) stem_check = nullptr;
+  decltype(&convoy_kernel_stem_prepare) stem_prepare = nullptr;
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
   decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
@@ -59,8 +62,13 @@ void RequireSupported(const KernelLibrary& library, int32_t code, const std::str
 // Throws RuntimeError if `code`, the result of preparing a launch of a function, is an error.
 void RequirePrepared(const KernelLibrary& library, int32_t code, const std::string& symbol);
 
-// Throws CorruptArtefact if the library is of another kind or cannot run the problem.
+// The problem of a convolution or GEMM with the choices of its entry.
+ConvoyShape MakeShape(const FunctionSpec& function, int sm_count);
+
+// Throw CorruptArtefact if the library is of another kind or cannot run the problem.
 std::unique_ptr<Executable> BuildAttention(const KernelLibrary& library,
                                            const FunctionSpec& function);
+std::unique_ptr<Executable> BuildStem(const KernelLibrary& library, const FunctionSpec& function,
+                                      int sm_count);
 
 }  // namespace convoy

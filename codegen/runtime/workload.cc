@@ -24,11 +24,9 @@ T Choose(const json::Object& object, const char* field, const Choice<T> (&choice
   return T();
 }
 
-constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
-                               {"dgrad", Op::kDgrad},
-                               {"wgrad", Op::kWgrad},
-                               {"matmul", Op::kMatmul},
-                               {"attention", Op::kAttention}};
+constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},         {"dgrad", Op::kDgrad},
+                               {"wgrad", Op::kWgrad},         {"matmul", Op::kMatmul},
+                               {"attention", Op::kAttention}, {"stem", Op::kStem}};
 constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
                                      {"float16", Dtype::kFloat16},
                                      {"bfloat16", Dtype::kBfloat16},
@@ -149,8 +147,59 @@ void ListAttention(Workload* load) {
   load->num_outputs = 1;
 }
 
+int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, int64_t filter,
+                   int64_t stride) {
+  int64_t room = in + before + after - (dilation * (filter - 1) + 1);
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Stem ParseStem(const json::Object& object, const Workload& load) {
+  Stem stem;
+  stem.channels = Require<int64_t>(object, "channels");
+  stem.channels_last = Require<bool>(object, "channels_last");
+  stem.dtype = Choose(object, "dtype", kDtypes, "float32");
+  stem.window = GetArray<2>(object, "window", 0);
+  stem.stride = GetArray<2>(object, "stride", 1);
+  stem.padding = GetArray<4>(object, "padding", 0);
+  stem.p = load.p;
+  stem.q = load.q;
+  if (stem.window[0] > 0) {
+    bool steps = std::min(stem.stride[0], stem.stride[1]) >= 1;
+    bool pads = *std::min_element(stem.padding.begin(), stem.padding.end()) >= 0;
+    stem.p = !steps || !pads ? 0
+                             : OutputSize(load.p, stem.padding[0], stem.padding[2], 1,
+                                          stem.window[0], stem.stride[0]);
+    stem.q = stem.p == 0 ? 0
+                         : OutputSize(load.q, stem.padding[1], stem.padding[3], 1, stem.window[1],
+                                      stem.stride[1]);
+  }
+  bool floats = stem.dtype != Dtype::kInt8 && stem.dtype != Dtype::kInt32;
+  if (!floats || stem.channels < 1 || stem.channels > load.c || load.groups != 1 || stem.p < 1 ||
+      stem.q < 1 || (stem.window[0] > 0) != (stem.window[1] > 0) || load.epilogue.residual ||
+      load.epilogue.affine_relu) {
+    TVM_FFI_THROW(InvalidWorkload)
+        << "stem " << json::Stringify(object)
+        << "; expected at most c channels of floats, and windows of a max-pool that fit into the "
+           "result, with neither groups nor a residual nor a second result";
+  }
+  return stem;
+}
+
+void ListStem(Workload* load) {
+  const Stem& stem = load->stem;
+  std::vector<int64_t> x = {load->n, stem.channels, load->h, load->w};
+  if (stem.channels_last) x = {load->n, load->h, load->w, stem.channels};
+  std::vector<Operand>& list = load->operands;
+  list = {{Role::kX, "x", x, stem.dtype},
+          {Role::kW, "w", {load->k, load->r, load->s, load->c}, load->dtype}};
+  if (load->epilogue.bias) list.push_back({Role::kBias, "bias", {load->k}, load->out_dtype});
+  list.push_back({Role::kY, "y", {load->n, stem.p, stem.q, load->k}, load->out_dtype});
+  load->num_outputs = 1;
+}
+
 void ListOperands(Workload* load) {
   if (load->op == Op::kAttention) return ListAttention(load);
+  if (load->op == Op::kStem) return ListStem(load);
   bool matmul = load->op == Op::kMatmul;
   using Shape = std::vector<int64_t>;
   Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
@@ -197,12 +246,6 @@ void ListOperands(Workload* load) {
   load->num_outputs = !epilogue.affine_only + epilogue.affine_relu;
 }
 
-int64_t OutputSize(int64_t in, int64_t before, int64_t after, int64_t dilation, int64_t filter,
-                   int64_t stride) {
-  int64_t room = in + before + after - (dilation * (filter - 1) + 1);
-  return room < 0 ? 0 : room / stride + 1;
-}
-
 Depth ParseDepth(const json::Object& object) {
   Depth depth;
   depth.is_3d = true;
@@ -234,7 +277,7 @@ void ParseRowStrides(const json::Object& object, Workload* load) {
     auto it = std::find_if(load->operands.begin(), load->operands.end(),
                            [&](const Operand& operand) { return operand.name == key; });
     bool sliceable = it != load->operands.end() && it->shape.size() > 1 && !load->is_batched() &&
-                     load->op != Op::kAttention &&
+                     load->op != Op::kAttention && load->op != Op::kStem &&
                      (it->role == Role::kX || it->role == Role::kY || it->role == Role::kResidual);
     int64_t stride = value.cast<int64_t>();
     if (!sliceable || stride < it->shape.back() || stride > INT32_MAX) {
@@ -318,6 +361,7 @@ Workload Workload::FromJson(const json::Object& object) {
   if (load.op == Op::kAttention) {
     load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);
   }
+  if (load.op == Op::kStem) load.stem = ParseStem(Require<json::Object>(object, "stem"), load);
   ListOperands(&load);
   if (Find(object, "row_strides") != nullptr) {
     ParseRowStrides(Require<json::Object>(object, "row_strides"), &load);

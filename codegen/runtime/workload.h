@@ -12,7 +12,7 @@
 
 namespace convoy {
 
-enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention };
+enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention, kStem };
 enum class Dtype { kFloat32, kFloat16, kBfloat16, kInt8, kInt32 };
 enum class Activation {
   kNone,
@@ -71,6 +71,17 @@ struct Attention {
   int64_t outer;
 };
 
+// What surrounds the first convolution of a network: x as the network is given it, with `channels` of
+// the c channels, and a max-pool behind the epilogue, without one where window is 0.
+struct Stem {
+  int64_t channels = 1;
+  bool channels_last = false;
+  Dtype dtype = Dtype::kFloat32;
+  std::array<int64_t, 2> window{}, stride{};
+  std::array<int64_t, 4> padding{};  // top, left, bottom, right
+  int64_t p = 1, q = 1;              // of the result
+};
+
 // The third spatial axis, outermost, of a convolution over volumes: d planes of the input, t of the
 // filter, o of the output.
 struct Depth {
@@ -96,6 +107,7 @@ struct Workload {
   bool tf32;
   Epilogue epilogue;
   Attention attention;            // only of kAttention
+  Stem stem;                      // only of kStem
   std::vector<Operand> operands;  // in call order, outputs last
   int num_outputs;
 

@@ -24,6 +24,8 @@ def run_workload(workload, operands):
         return [gradient.astype(workload.out_dtype)]
     if workload.is_integer:
         return reference.full(workload, given)
+    if workload.stem is not None:
+        given["x"] = image(workload, given["x"]).astype(given["w"].dtype)
     x, w = (given[name].astype("float64") for name in ("x", "w"))
     if workload.op == "matmul":
         y = x @ w.T
@@ -35,6 +37,7 @@ def run_workload(workload, operands):
     y = y if e.residual_last else y + residual
     y = activate(e.activation, y, e.alpha, e.clip_min, e.clip_max)
     y = y + residual if e.residual_last else y
+    y = largest(workload, y) if workload.stem is not None else y
     outputs = [y.astype(workload.out_dtype)] if e.writes_y else []
     if e.affine_relu:
         y2 = np.maximum(y * given["scale"].astype("float64") + given["shift"], 0)
@@ -55,6 +58,24 @@ def conv2d(workload, x, w):
         filt = w[i * kg : (i + 1) * kg, r, s]
         y[..., i * kg : (i + 1) * kg] += np.einsum("npqc,kc->npqk", part, filt)
     return y
+
+
+def image(workload, x):
+    """The input of a stem with channels last, of which it may have fewer than the convolution."""
+    x = x if workload.stem.channels_last else x.transpose(0, 2, 3, 1)
+    return np.pad(x, ((0, 0), (0, 0), (0, 0), (0, workload.c - x.shape[3])))
+
+
+def largest(workload, y):
+    """The max-pool of a stem, if it has one."""
+    stem = workload.stem
+    if not stem.pools:
+        return y
+    top, left, bottom, right = stem.padding
+    around = ((0, 0), (top, bottom), (left, right), (0, 0))
+    y = np.pad(y, around, constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(y, stem.window, (1, 2))
+    return windows[:, :: stem.stride[0], :: stem.stride[1]].max((-2, -1))
 
 
 def conv3d(workload, x, w):

@@ -28,9 +28,9 @@ def staged(mod):
         return StageForCapture()(tvm.transform.Sequential(fuse_passes())(mod))
 
 
-def offloaded(mod, dtype="float16"):
+def offloaded(mod, dtype="float16", supported=lambda w: True):
     normal = normalize(mod, dtype=dtype)
-    chosen = longest(find_subgraphs(normal), lambda w: True)
+    chosen = longest(find_subgraphs(normal), supported)
     return rewrite(normal, {r.id: f"convoy_{i}" for i, r in enumerate(chosen)})
 
 
@@ -56,15 +56,20 @@ def functions(mod):
     return {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, relax.Function)}
 
 
-def test_resnet50_kernels():
+@pytest.mark.parametrize("whole_stem", [False, True])
+def test_resnet50_kernels(whole_stem):
     """54 external calls and three kernels: entry, pool, and the classifier's softmax. What the last
-    mean is of is one pixel."""
-    names = kernel_calls(staged(offloaded(preact_resnet(image=32, width=8))))
+    mean is of is one pixel. A whole stem leaves the batch norms of the entry and of the pool."""
+    mod = preact_resnet(image=32, width=8)
+    mod = offloaded(mod, supported=lambda w: whole_stem or w.op != "stem")
+    names = kernel_calls(staged(mod))
     kernels = [n for n in names if not n.startswith("convoy_")]
     assert len(names) - len(kernels) == 54
     assert len(kernels) == 3, kernels
-    assert kernels[0].startswith("fused_") and "transpose" in kernels[0] and "pad" in kernels[0]
-    assert "max_pool2d" in kernels[1] and "relu" in kernels[1]  # with the batch norm behind it
+    assert kernels[0].startswith("fused_") and "multiply" in kernels[0]
+    assert all((name in kernels[0]) != whole_stem for name in ("transpose", "pad"))
+    assert ("max_pool2d" in kernels[1]) != whole_stem
+    assert "relu" in kernels[1]  # with the batch norm behind it
 
 
 def test_resnet50_is_captured_as_one_graph():

@@ -1,6 +1,7 @@
 // The index arithmetic of codegen/sm90 compiled for the host, for the tests to call.
 #include "divider.cuh"
 #include "halo_conv_layout.cuh"
+#include "image_conv_layout.cuh"
 #include "phases.cuh"
 #include "small_conv_layout.cuh"
 #include "stem_layout.cuh"
@@ -185,6 +186,30 @@ int halo_pixel_of(const HaloTile* tile, const SmallConvShape* shape, int number,
 // Where the input of a row of a tile lies under a tap.
 int halo_position_of(const HaloTile* tile, const SmallConvShape* shape, int row, int tap) {
   return halo_start(*tile, row / 64) + row % 64 + halo_offset(*tile, *shape, tap);
+}
+
+// Both axes of an image_conv, with the tile that it chooses.
+void image_conv_tile_of(ImageConvAxis* axes, int rows, int steps, long long bytes) {
+  choose_image_conv_tile(&axes[0], &axes[1], rows, steps, bytes);
+}
+
+void image_conv_axis_of(ImageConvAxis* axis, int tile) { *axis = image_conv_axis(*axis, tile); }
+
+// (first sum, first pixel, lowest, highest, whether all pixels are inside) of a tile on an axis.
+void image_conv_place_of(const ImageConvAxis* axis, int number, int* out) {
+  out[0] = image_conv_first_sum(*axis, number);
+  out[1] = image_conv_first_pixel(*axis, out[0]);
+  out[2] = image_conv_lowest(out[0]);
+  out[3] = image_conv_highest(*axis, out[0]);
+  out[4] = is_inside(*axis, out[0]);
+}
+
+int image_conv_tap_of(const ImageConvAxis* axes, int tap) {
+  return image_conv_tap(axes[0], axes[1], tap);
+}
+
+int image_conv_row_of(const ImageConvAxis* axes, int m) {
+  return image_conv_row(axes[0], axes[1], m);
 }
 
 }  // extern "C"

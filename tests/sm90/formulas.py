@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,39 @@ class Formulas:
     def small_conv_next(self, shape: tuple[int, ...], step: int, chunk: int):
         """What :meth:`small_conv_step` has for the step behind ``step``."""
         return self._fill("small_conv_next_of", 4, (ctypes.c_int * 13)(*shape), step, chunk)
+
+    def image_conv_tile(self, axes: Sequence[ImageConvAxis], rows: int, steps: int, bytes_: int):
+        """The axes of rows and columns with the tile that the kernel chooses."""
+        both = (ImageConvAxis * 2)(*axes)
+        self._library.image_conv_tile_of(both, rows, steps, ctypes.c_longlong(bytes_))
+        return tuple(both)
+
+    def image_conv_axis(self, axis: ImageConvAxis, tile: int) -> ImageConvAxis:
+        found = ImageConvAxis.from_buffer_copy(axis)
+        self._library.image_conv_axis_of(ctypes.byref(found), tile)
+        return found
+
+    def image_conv_place(self, axis: ImageConvAxis, number: int):
+        """(first sum, first pixel, lowest, highest, whether all pixels are inside) of a tile."""
+        return self._fill("image_conv_place_of", 5, ctypes.byref(axis), number)
+
+    def image_conv_tap(self, axes: Sequence[ImageConvAxis], tap: int) -> int:
+        return self._library.image_conv_tap_of((ImageConvAxis * 2)(*axes), tap)
+
+    def image_conv_row(self, axes: Sequence[ImageConvAxis], m: int) -> int:
+        return self._library.image_conv_row_of((ImageConvAxis * 2)(*axes), m)
+
+
+class ImageConvAxis(ctypes.Structure):
+    """As in image_conv_layout.cuh; the last four fields are of a tile."""
+
+    _fields_ = [
+        (name, ctypes.c_int)
+        for name in (
+            *("size", "outputs", "inputs", "window", "step", "before", "stride", "dilation"),
+            *("pad", "taps", "tile", "sums", "pixels", "tiles"),
+        )
+    ]
 
 
 @functools.cache

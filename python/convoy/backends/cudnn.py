@@ -49,6 +49,10 @@ class CudnnBackend(Backend):
         if workload.attention is not None:
             reason = cudnn_attention.why_not(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
+        if workload.op == "stem":
+            return self._decline(
+                "op stem: images as networks are given them", "use the hopper backend"
+            )
         if device.arch < 70:
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"

@@ -23,6 +23,8 @@ class TvmBackend(Backend):
     name = "tvm"
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
+        if workload.stem is not None:
+            return Decline(self.name, "op stem: kernels of the operations in it", "")
         if workload.acc_dtype != accumulator(workload.dtype):
             return Decline(
                 self.name,

@@ -9,7 +9,8 @@ the overlap between streams, depend on them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from .. import programmatic
@@ -130,27 +131,65 @@ def _rows(workload: Workload) -> int:
     return workload.n * workload.p * workload.q
 
 
-def elementwise_us(op: Op, dtype: str, device: Device) -> float:
-    """Time of one element-wise kernel: every operand read and the result written once."""
-    tensors = 1 + max(len(op.inputs), 1)
-    return moving_us(tensors * op.elements * DTYPE_BYTES[dtype], device)
+def elementwise_us(op: Op, elements: Mapping[str, int], dtype: str, device: Device) -> float:
+    """Time of one kernel for an operation: every operand read and the result written once.
+    ``elements`` are those of the operations that it may read."""
+    read = sum(elements.get(name, op.elements) for name in op.inputs) or op.elements
+    return moving_us((read + op.elements) * DTYPE_BYTES[dtype], device)
+
+
+@dataclasses.dataclass(frozen=True)
+class Leftover:
+    """Operations that TVM computes with one kernel, and its time."""
+
+    ops: tuple[str, ...]
+    us: float
 
 
 def leftover_us(subgraph: Subgraph, longest: Subgraph, device: Device) -> float:
-    """Time of one elementwise kernel for the operations of ``longest`` beyond ``subgraph``.
+    """Time of TVM's kernels for the operations of ``longest`` beyond ``subgraph``."""
+    return sum(kernel.us for kernel in leftovers(subgraph, longest, device))
 
-    It reads the subgraph's result and a residual that is not yet added, and writes each result that
-    is not yet written.
+
+def leftovers(subgraph: Subgraph, longest: Subgraph, device: Device) -> list[Leftover]:
+    """The kernels for the operations of ``longest`` beyond ``subgraph``: one behind it, and one in
+    front of it that makes an image what the subgraph reads."""
+    rest = tuple(name for name in longest.ops if name not in subgraph.ops)
+    whole, mine = longest.require_workload(), subgraph.require_workload()
+    if not rest:
+        return []
+    if whole.stem is None:
+        return [Leftover(rest, _epilogue_us(mine, whole, device))]
+    root = longest.ops.index(longest.root)
+    front = tuple(name for name in longest.ops[:root] if name in rest)
+    behind = rest[len(front) :]
+    found = []
+    if front:
+        read = math.prod(whole.stem.shape(whole.n, whole.h, whole.w))
+        written = whole.n * whole.h * whole.w * whole.c
+        moved = read * DTYPE_BYTES[whole.stem.dtype] + written * DTYPE_BYTES[whole.dtype]
+        found.append(Leftover(front, moving_us(moved, device)))
+    if behind:
+        us = _epilogue_us(mine, whole, device) if mine.epilogue != whole.epilogue else 0.0
+        if whole.stem.pools and not (mine.stem and mine.stem.pools):
+            pooled = _result_bytes(whole) * math.prod(whole.stem.pooled(whole.p, whole.q))
+            us += moving_us(_result_bytes(whole) + pooled // (whole.p * whole.q), device)
+        found.append(Leftover(behind, us))
+    return found
+
+
+def _epilogue_us(mine: Workload, longest: Workload, device: Device) -> float:
+    """Time of one elementwise kernel for the epilogue of ``longest`` beyond one's own.
+
+    It reads the result so far and a residual that is not yet added, and writes each result that is
+    not yet written.
     """
-    if set(longest.ops) <= set(subgraph.ops):
-        return 0.0
-    workload = subgraph.require_workload()
-    mine, whole = workload.epilogue, longest.require_workload().epilogue
-    passes = 2 + (whole.residual and not mine.residual)
+    own, whole = mine.epilogue, longest.epilogue
+    passes = 2 + (whole.residual and not own.residual)
     base = (whole.residual, whole.bias, whole.activation)
-    if whole.affine_relu and whole.writes_y and base != (mine.residual, mine.bias, mine.activation):
+    if whole.affine_relu and whole.writes_y and base != (own.residual, own.bias, own.activation):
         passes += 1  # the plain result is written as well
-    return moving_us(passes * _result_bytes(workload), device)
+    return moving_us(passes * _result_bytes(mine), device)
 
 
 def copies(subgraph: Subgraph, gathered: Collection[str], device: Device) -> list[Measurement]:

@@ -26,6 +26,9 @@ def shapes(workload: Workload) -> list[Operand]:
     if w.op == "wgrad":
         return [("dy", y, w.dtype), ("x", x, w.dtype), ("dw", filt, w.out_dtype)]
     operands = [("x", x, w.dtype), ("w", filt, w.dtype)]
+    if w.stem is not None:
+        operands[0] = ("x", w.stem.shape(w.n, w.h, w.w), w.stem.dtype)
+        y = (w.n, *w.stem.pooled(w.p, w.q), w.k)
     if w.epilogue.residual:
         operands.append(("residual", y, w.out_dtype))
     if w.epilogue.bias:
@@ -69,6 +72,8 @@ def bytes_moved(workload: Workload) -> int:
         rows = w.h * (w.c + w.k) + w.w * (w.c + w.k)
         bias = w.attention.bias.size * DTYPE_BYTES[w.attention.bias_dtype]
         return DTYPE_BYTES[w.dtype] * w.n * rows + bias
+    if w.stem is not None:
+        return operand_bytes(w)
     x, filt, y = map(math.prod, _convolved(w))
     if w.op != "dgrad" and w.taps == 1:  # a strided 1x1 skips input pixels
         x = min(x, w.pixels * w.c)

@@ -13,6 +13,7 @@ from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
 from .operands import Operand
+from .stem import Stem
 from .workload_fields import Op
 
 
@@ -33,6 +34,9 @@ class Workload:
     ``(n, d, h, w, c)``, filter ``(k, t, r, s, c // groups)``, output ``(n, o, p, q, k)``. It is
     ``fprop`` or ``dgrad``. The default depth is that of a 2d convolution.
 
+    ``stem`` is the first convolution of a network, an ``fprop`` whose input is as the network is
+    given it, and which may end in a max-pool. These are in ``stem``.
+
     Operands in call order, outputs last:
 
     ========  =========================================================================
@@ -40,6 +44,7 @@ class Workload:
     matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
     batched   a (groups,n,c/groups), b (groups,k/groups,c/groups), y (groups,n,k/groups)
     attention q, k, v, [bias], o, of the shapes of their views
+    stem      x (n,channels,h,w) or (n,h,w,channels), w (k,r,s,c), [bias], y (n,p',q',k)
     dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
     wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
     ========  =========================================================================
@@ -72,6 +77,7 @@ class Workload:
     epilogue: Epilogue = NO_EPILOGUE
     attention: Attention | None = None
     depth: Depth = IMAGES
+    stem: Stem | None = None
 
     def __post_init__(self) -> None:
         workload_fields.check(self)
@@ -204,6 +210,8 @@ class Workload:
             del data["attention"]
         if not self.is_3d:
             del data["depth"]
+        if self.stem is None:
+            del data["stem"]
         return data
 
     @classmethod

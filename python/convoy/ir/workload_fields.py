@@ -8,13 +8,14 @@ from ..errors import InvalidWorkload
 from . import fields as checks
 from .attention import Attention
 from .depth import Depth
-from .dtypes import DTYPE_BYTES
+from .dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from .epilogue import NO_EPILOGUE, Epilogue
+from .stem import Stem
 
 if TYPE_CHECKING:
     from .workload import Workload
 
-Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention"]
+Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention", "stem"]
 OPS: tuple[Op, ...] = get_args(Op)
 _KNOWN: dict[str, tuple[str, ...]] = {
     "op": OPS,
@@ -35,6 +36,7 @@ FIELDS: dict[str, checks.Check] = {
     "epilogue": Epilogue.from_json,
     "attention": Attention.from_json,
     "depth": Depth.from_json,
+    "stem": Stem.from_json,
 }
 REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 
@@ -82,11 +84,30 @@ def _check_op(w: Workload) -> None:
             f"op {w.op} {'with' if w.attention else 'without'} attention",
             "the field attention for the op attention alone",
         )
+    if (w.stem is not None) != (w.op == "stem"):
+        raise InvalidWorkload(
+            f"op {w.op} {'with' if w.stem else 'without'} stem",
+            "the field stem for the op stem alone",
+        )
+    if w.stem is not None:
+        _check_stem(w, w.stem)
     if w.is_batched and (w.epilogue != NO_EPILOGUE or w.h * w.w > 1):
         raise InvalidWorkload(
             f"a batched matmul of {w.h}x{w.w} with epilogue {w.epilogue.name!r}",
             "rows (n) alone, without an epilogue",
         )
+
+
+def _check_stem(w: Workload, stem: Stem) -> None:
+    second = w.epilogue.residual or w.epilogue.affine_relu
+    if w.groups > 1 or stem.channels > w.c or second or w.dtype not in FLOAT_DTYPES:
+        raise InvalidWorkload(
+            f"a stem with {stem.channels} of {w.c} channels, {w.groups} groups, epilogue "
+            f"{w.epilogue.name!r}, {w.dtype}",
+            "at most the channels of a convolution of floats without groups, and an epilogue of "
+            "bias and activation alone",
+        )
+    stem.check(w.p, w.q)
 
 
 def _check_attention(w: Workload, attention: Attention) -> None:

@@ -31,6 +31,8 @@ def key(workload: Workload) -> str:
         parts.append(w.epilogue.name)
     if w.attention is not None:
         parts.append(w.attention.name)
+    if w.stem is not None:
+        parts.append(w.stem.name)
     return ".".join(parts)
 
 
@@ -40,7 +42,8 @@ def label(workload: Workload) -> str:
     w = workload
     if w.op == "attention":
         return f"attention {w.h}x{w.w} {w.groups}x{w.c // w.groups}"
-    name = f"{w.c}→{w.k}" if w.groups == 1 else f"{w.c}→{w.k} g{w.groups}"
+    c = w.stem.channels if w.stem is not None else w.c
+    name = f"{c}→{w.k}" if w.groups == 1 else f"{c}→{w.k} g{w.groups}"
     if w.op != "matmul":
         stride = f" /{w.stride[0]}" if w.stride != (1, 1) else ""
         planes = f"{w.depth.t}x" if w.is_3d else ""

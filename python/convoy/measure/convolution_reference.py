@@ -51,8 +51,8 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
         h = p[begin:end, None] * wl.stride[0] - wl.padding[0] + r * wl.dilation[0]
         w = q[begin:end, None] * wl.stride[1] - wl.padding[1] + s * wl.dilation[1]
         inside = (d >= 0) & (d < depth.d) & (h >= 0) & (h < wl.h) & (w >= 0) & (w < wl.w)
-        index = pixel_number((n[begin:end, None], d, h, w), (depth.d, wl.h, wl.w)) * wl.c + c
-        result[begin:end] = _matmul(operands["x"], index, inside, first, weights)
+        index, there = _elements(wl, (n[begin:end, None], d, h, w), c)
+        result[begin:end] = _matmul(operands["x"], index, inside & there, first, weights)
     if wl.requantizes:
         return [requantization.requantized(wl, result, operands["bias"](_rows_of(k)))]
     flat = (pixel_number(at, (depth.o, wl.p, wl.q)) * wl.k)[:, None] + k
@@ -67,6 +67,35 @@ def fprop(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Ar
         return [result]
     second = np.maximum(operands["scale"](k) * result + operands["shift"](k), 0)
     return [result, second] if e.writes_y else [second]
+
+
+def _elements(wl: Workload, at: Pixels, c: Array) -> tuple[Array, Array]:
+    """Flat elements of x at pixels and channels, and whether they are there: the image of a stem
+    may have fewer channels, and have them in front."""
+    if wl.stem is None:
+        return pixel_number(at, (wl.depth.d, wl.h, wl.w)) * wl.c + c, np.ones(len(c), bool)
+    n, _, h, w = at
+    channels, there = wl.stem.channels, c < wl.stem.channels
+    if wl.stem.channels_last:
+        return pixel_number(at, (1, wl.h, wl.w)) * channels + c, there
+    return ((n * channels + c) * wl.h + h) * wl.w + w, there
+
+
+def pooled(workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array) -> Array:
+    """Outputs of a stem with a max-pool at pixels (n, 0, p, q), each for all channels ``k``."""
+    stem = workload.stem
+    assert stem is not None, workload.key
+    n, _, p, q = at
+    result = np.full((len(n), len(k)), -np.inf)
+    for r in range(stem.window[0]):
+        for s in range(stem.window[1]):
+            rows = p * stem.stride[0] - stem.padding[0] + r
+            columns = q * stem.stride[1] - stem.padding[1] + s
+            inside = (rows >= 0) & (rows < workload.p) & (columns >= 0) & (columns < workload.q)
+            place = (n, n * 0, np.where(inside, rows, 0), np.where(inside, columns, 0))
+            (sums,) = fprop(workload, operands, place, k)
+            result = np.where(inside[:, None], np.maximum(result, sums), result)
+    return result
 
 
 def _first_of_groups(group: Array, per_group: int) -> Array:

@@ -22,6 +22,7 @@ from .convolution_reference import (
     dgrad,
     fprop,
     pixel_number,
+    pooled,
     wgrad,
 )
 from .convolution_reference import Operand as Operand
@@ -82,8 +83,17 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
     if workload.op == "wgrad":
         return [_whole_filter(workload, functions)]
     _, out, _ = workload.operand_shapes()[-1]  # y and y2 have one shape
-    outputs = _whole_pixels(_volume(out), lambda at, k: fprop(workload, functions, at, k))
+    outputs = _whole_pixels(_volume(out), lambda at, k: _forward(workload, functions, at, k))
     return [output.reshape(out) for output in outputs]
+
+
+def _forward(
+    workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array
+) -> list[Array]:
+    """Outputs of a forward convolution, or of the max-pool behind it."""
+    if workload.stem is not None and workload.stem.pools:
+        return [pooled(workload, operands, at, k)]
+    return fprop(workload, operands, at, k)
 
 
 def _volume(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -146,10 +156,11 @@ def _sample_fprop(
     values: list[list[Array]] = []
     runs = _runs(wl.k, rng)
     per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
+    p, q = wl.stem.pooled(wl.p, wl.q) if wl.stem is not None else (wl.p, wl.q)
     for k in runs:
-        at = _pixels(per_run, wl.n, wl.depth.o, wl.p, wl.q, rng)
-        starts.append(pixel_number(at, (wl.depth.o, wl.p, wl.q)) * wl.k + k[0])
-        values.append(fprop(wl, operands, at, k))
+        at = _pixels(per_run, wl.n, wl.depth.o, p, q, rng)
+        starts.append(pixel_number(at, (wl.depth.o, p, q)) * wl.k + k[0])
+        values.append(_forward(wl, operands, at, k))
     names = [name for name, _, _ in wl.operand_shapes()[-wl.num_outputs :]]
     columns = zip(*values, strict=True)
     return [

@@ -68,9 +68,10 @@ def partition(
 
 
 def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
-    """Whether no backend takes an attention: its operations are then priced one by one."""
-    is_attention = subgraph.require_workload().op == "attention"
-    return is_attention and bool(backends) and len(subgraph.declines) == len(backends)
+    """Whether no backend takes an attention or a stem: its operations are then priced one by
+    one, or as those of a convolution."""
+    is_whole = subgraph.require_workload().op in ("attention", "stem")
+    return is_whole and bool(backends) and len(subgraph.declines) == len(backends)
 
 
 def _beside_products(found: Sequence[Subgraph]) -> list[Subgraph]:

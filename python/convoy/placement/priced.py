@@ -43,11 +43,10 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
             if measured:
                 offloaded.add(root)
                 found.append(_charged(subgraph, measured, gathered, graph))
-            rest = tuple(name for name in longest.ops if name not in subgraph.ops)
-            if len(rest) > 1:  # single operations get their kernels below
-                us = native.leftover_us(subgraph, longest, graph.device)
-                outputs = [name for name in longest.outputs if name in rest]
-                found.append(_native(rest, us, outputs, graph.device))
+            for rest in native.leftovers(subgraph, longest, graph.device):
+                if len(rest.ops) > 1:  # single operations get their kernels below
+                    outputs = [name for name in longest.outputs if name in rest.ops]
+                    found.append(_native(rest.ops, rest.us, outputs or rest.ops[-1:], graph.device))
     for root, (longest, *_) in graph.by_root.items():
         if root in offloaded and not longest.is_alternative:
             kernel_us = native.native_us(longest, graph.device)
@@ -109,6 +108,7 @@ def _with_copies(offer: Offer, cuts: Sequence[Measurement]) -> Offer:
 def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgraph]:
     """TVM's kernel for each operation that is not the root of an offloaded subgraph."""
     dtype_of: dict[str, str] = {}
+    elements = {op.name: op.elements for op in graph.ops}
     for longest, *_ in graph.by_root.values():
         if not longest.is_alternative:
             dtype_of.update(dict.fromkeys(longest.ops, longest.require_workload().out_dtype))
@@ -118,7 +118,7 @@ def _single_ops(graph: MatchGraph, offloaded: Collection[str]) -> Iterator[Subgr
         us = 0.0
         if op.name not in graph.by_root:
             if op.name in dtype_of:
-                us = native.elementwise_us(op, dtype_of[op.name], graph.device)
+                us = native.elementwise_us(op, elements, dtype_of[op.name], graph.device)
             elif op.moved_bytes:
                 us = native.moving_us(op.moved_bytes, graph.device)
         yield _native((op.name,), us, (op.name,), graph.device)

@@ -46,7 +46,7 @@ def _alternatives(graph: GraphView, var: relax.Var, root: Root) -> list[Site]:
         return [_site(root, *chains)]
     while (longer := extended(graph, chains[-1])) is not None:
         chains.append(longer)
-    chains += [dual for chain in chains if (dual := _with_affine_relu(graph, chain)) is not None]
+    chains += [dual for chain in chains if (dual := with_affine_relu(graph, chain)) is not None]
     # Longest first; of two as long, the one with fewer outputs.
     chains.sort(key=lambda c: (-len(c.covered), c.affine is not None))
     return [_site(root, chain) for chain in chains]
@@ -134,7 +134,7 @@ def _is_plain_softplus(call: relax.Expr) -> bool:
     return float(call.attrs.beta) == 1.0 and float(call.attrs.threshold) >= 15.0
 
 
-def _with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
+def with_affine_relu(graph: GraphView, chain: Chain) -> Chain | None:
     """Return the chain with ``relu(y * scale + shift)`` as a second output where y has other
     readers, as the only one where it has none; a missing scale or shift counts as ones or zeros."""
     y = chain.end

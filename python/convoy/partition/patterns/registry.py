@@ -10,6 +10,7 @@ from .attention import AttentionPattern
 from .base import Pattern
 from .branches import Branches
 from .epilogue import ConvEpilogue
+from .stem import StemPattern
 
 GROUP = "convoy.patterns"
 
@@ -43,7 +44,7 @@ def registered() -> list[Pattern]:
 
 @functools.cache
 def _built_in() -> tuple[Pattern, ...]:
-    return ConvEpilogue(), Branches(), AttentionPattern()
+    return ConvEpilogue(), Branches(), AttentionPattern(), StemPattern()
 
 
 @functools.cache

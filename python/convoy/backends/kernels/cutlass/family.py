@@ -86,6 +86,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     if w.op == "attention":
         yield "op attention", "use the attention backend"
         return
+    if w.op == "stem":
+        yield "op stem", "use the hopper backend"
+        return
     if w.op in ("dgrad", "wgrad") and w.epilogue.name:
         yield f"epilogue {w.epilogue.name} on {w.op}", "leave it outside the subgraph"
     if w.op == "dgrad" and w.stride != (1, 1) and w.dilation != (1, 1):

@@ -1,5 +1,6 @@
 """Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
-convolution of a network (the stem) in all directions, and fprop of small batches."""
+convolution of a network (the stem) in all directions and with what surrounds it, and fprop of small
+batches."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from . import halo, small, space
+from . import halo, image, small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
 from .halo import HaloConvKernel
+from .image import ImageConvKernel
 from .kernels import Sm90Kernel, StemKernel, kernel_from_json
 from .small import SmallConvKernel
 from .space import Launch
@@ -48,7 +50,7 @@ def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
         workspace_bytes=space.workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
-        is_programmatic=lambda kernel: isinstance(kernel, SmallConvKernel),
+        is_programmatic=lambda kernel: isinstance(kernel, (ImageConvKernel, SmallConvKernel)),
         sliced=_sliced,
     )
     return KernelBackend(family)
@@ -71,6 +73,9 @@ def is_small(workload: Workload) -> bool:
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
+    if workload.op == "stem":
+        kernel = ImageConvKernel(workload.dtype)
+        return [Launch(kernel, swizzle=swizzle) for swizzle in image.swizzles(workload)]
     if is_small(workload):
         return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
@@ -91,6 +96,8 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
     if isinstance(launch.kernel, HaloConvKernel):
         return halo.why_not(launch.kernel, launch.swizzle, workload)
+    if isinstance(launch.kernel, ImageConvKernel):
+        return image.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, SmallConvKernel):
         return small.why_not(launch.kernel, launch.swizzle, workload)
     if _fits(launch.kernel, workload):
@@ -117,14 +124,14 @@ def _fits(kernel: DgradKernel | StemKernel, w: Workload) -> bool:
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
     window = w.op in ("fprop", "wgrad") and is_stem(w)
-    if not (w.op == "dgrad" or window or is_small(w)):
+    if not (w.op in ("dgrad", "stem") or window or is_small(w)):
         found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "wgrad" else "")
         expected = f"only dgrad, fprop, and wgrad with at most {STEM_CHANNELS} channels"
         yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
         yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
-    if w.dilation != (1, 1) and not is_small(w):
+    if w.dilation != (1, 1) and not (is_small(w) or w.op == "stem"):
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
     if w.groups != 1:
         yield f"groups = {w.groups}", "use the cudnn backend"
@@ -137,6 +144,9 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"K = {w.k}", "pad K to a multiple of 8"
     if is_small(w):
         yield from small.objections(w)
+        return
+    if w.op == "stem":
+        yield from image.objections(w)
         return
     if window:
         yield from _window_objections(w)

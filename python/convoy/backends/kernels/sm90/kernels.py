@@ -5,15 +5,17 @@ from __future__ import annotations
 from ..instance import instance_from_json
 from .dgrad import DgradKernel
 from .halo import HaloConvKernel
+from .image import ImageConvKernel
 from .small import SmallConvKernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
 StemKernel = StemDgradKernel | StemFpropKernel | StemWgradKernel
-Sm90Kernel = DgradKernel | HaloConvKernel | SmallConvKernel | StemKernel
+Sm90Kernel = DgradKernel | HaloConvKernel | ImageConvKernel | SmallConvKernel | StemKernel
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
     HaloConvKernel,
+    ImageConvKernel,
     SmallConvKernel,
     StemDgradKernel,
     StemFpropKernel,

@@ -1,0 +1,106 @@
+"""``image_conv`` of ``codegen/sm90``: the first convolution of a network from its image to the
+maxima of its result; libraries, rules and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ....ir import fields as checks
+from ....ir.activation import ACTIVATIONS
+from ....ir.workload import Workload
+from .source import DTYPE, ELEMENT, SHORT, Sm90Library
+
+#: Channels of the filter.
+CHANNELS = 4
+#: Sums of a tile, and activations: a swizzle is a place in each.
+TILES = (256, 128)
+CHOSEN = tuple(name for name in ACTIVATIONS if name != "tanh")
+#: Of shared memory: as ``kMostImageShared``, and what aligns it.
+_MOST_SHARED, _ALIGNMENT = 226 << 10, 1024
+_MOST_TAPS, _MOST_WINDOW = 1024, 16
+
+
+@dataclass(frozen=True, order=True)
+class ImageConvKernel(Sm90Library):
+    """A library for all sizes, activations and inputs of a dtype."""
+
+    dtype: str = "float16"
+
+    family: ClassVar[str] = "image_conv"
+    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}_{SHORT[self.dtype]}"
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        return (
+            f"// {self.name}\n"
+            f'#include "{self.family}_library.cuh"\n\n'
+            f"using Kernel = convoy::sm90::ImageConv<{ELEMENT[self.dtype]}>;\n\n"
+            "CONVOY_EXPORT_STEM(Kernel)\n"
+        )
+
+
+def objections(w: Workload) -> Iterator[tuple[str, str]]:
+    """(reason, remedy) of what rules the kernel out, beside what all kernels of the family need."""
+    stem = w.stem
+    assert stem is not None, w.key
+    if w.c != CHANNELS:
+        yield f"C = {w.c}: pixels of {CHANNELS} channels", "pad C to 4"
+    if w.epilogue.activation not in CHOSEN:
+        yield f"activation {w.epilogue.activation}", "leave it outside the subgraph"
+    if stem.dtype not in ("float32", w.dtype):
+        yield f"an image of {stem.dtype}, a filter of {w.dtype}", "cast it outside the subgraph"
+    if w.taps > _MOST_TAPS or max(stem.window) > _MOST_WINDOW or max(stem.stride) > _MOST_WINDOW:
+        yield f"{w.taps} taps, a pool of {stem.window}: too large", "leave the pool outside"
+        return
+    if w.n * w.p * w.q >= 1 << 30 or w.h * w.w >= 1 << 28:
+        yield "more than 2^30 results, or 2^28 pixels of an image", "split the batch"
+    if w.k > 1 << 16:
+        yield f"K = {w.k}", ""
+        return
+    if not tiles(w):
+        yield f"{w.r}x{w.s} to {w.k} channels: filter and tile exceed shared memory", ""
+
+
+def tiles(w: Workload) -> list[int]:
+    """Places in :data:`TILES` of those of which at least one result fits."""
+    stem = w.stem
+    assert stem is not None, w.key
+    window = stem.window if stem.pools else (1, 1)
+    columns = 32 if w.k <= 32 else 64
+    filters = -(-w.k // columns) * columns
+    pixels = 1
+    for sums, stride, dilation, taps in zip(window, w.stride, w.dilation, (w.r, w.s), strict=True):
+        pixels *= (sums - 1) * stride + (taps - 1) * dilation + 1
+    steps = -(-w.taps // 8) * 2
+    # Weights in groups of 64, the bias, offsets of taps, the pixels that one result reads.
+    shared = filters * (-(-steps // 4) * 128 + 4) + 16 * steps + 8 * pixels + _ALIGNMENT
+    return [
+        place
+        for place, sums in enumerate(TILES)
+        if shared + sums * (2 * columns + 16) <= _MOST_SHARED and window[0] * window[1] <= sums
+    ]
+
+
+def swizzles(w: Workload) -> list[int]:
+    """The launches of a workload, best guess first: small tiles where there are few results."""
+    activation = CHOSEN.index(w.epilogue.activation)
+    few = w.n * w.p * w.q < 132 * TILES[0] * 2
+    places = sorted(tiles(w), reverse=few)
+    return [place * len(CHOSEN) + activation for place in places]
+
+
+def why_not(kernel: ImageConvKernel, swizzle: int, w: Workload) -> str:
+    """Return why a launch cannot run a workload without objections; empty if it can."""
+    if w.op != "stem" or kernel.dtype != w.dtype:
+        return f"{kernel.name} computes stems of {kernel.dtype}"
+    return "" if swizzle in swizzles(w) else f"swizzle {swizzle} is of another activation or tile"
