@@ -164,6 +164,25 @@ def test_one_channel_is_read_as_it_is():
     assert stem == Stem(1, False, "float16")
 
 
+class Bytes(nn.Module):
+    """An image of bytes, or one that is scaled in a way that weights cannot take over."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = network(nn.ReLU(), nn.MaxPool2d(2))
+
+    def forward(self, x):
+        return self.layers(torch.exp(x.float()))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_what_an_elementwise_kernel_makes_is_not_read_before_it(dtype):
+    """The kernel that makes it also casts, permutes and pads."""
+    ((stem, _, ops),) = found(Bytes(), image().abs().to(dtype))
+    assert ops == [*MIDDLE, "max_pool2d"]
+    assert stem == Stem(4, True, "float16", (2, 2), (2, 2))
+
+
 class Ends(nn.Module):
     """A convolution, or two of one image, with what else is returned."""
 

@@ -41,7 +41,8 @@ float Largest(const State& state, int n, int p, int q, int k) {
   float largest = -INFINITY;
   for (int r = 0; r < s.pool_h; ++r)
     for (int t = 0; t < s.pool_w; ++t) {
-      int row = p * s.pool_stride_h - s.pool_top + r, column = q * s.pool_stride_w - s.pool_left + t;
+      int row = p * s.pool_stride_h - s.pool_top + r,
+          column = q * s.pool_stride_w - s.pool_left + t;
       if (row < 0 || row >= s.conv.p || column < 0 || column >= s.conv.q) continue;
       largest = std::max(largest, Sum(state, n, row, column, k));
     }

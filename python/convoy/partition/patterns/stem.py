@@ -19,6 +19,7 @@ from ...graph.expr import (
 from ...ir.dtypes import HALF_DTYPES
 from ...ir.stem import Stem
 from ...ir.workload import Workload
+from ..operations import FUSED
 from .base import GraphView, Pattern, Site, fitted
 from .chain import Chain
 from .epilogue import extended, with_affine_relu
@@ -91,8 +92,9 @@ def _chain(graph: GraphView, var: relax.Var) -> Chain | None:
 
 
 def _image(graph: GraphView, value: relax.Expr, dtype: str) -> _Image:
-    """The input of a convolution, back to where other operations than the pattern's made it."""
-    image = _Image(value, Stem(shape_of(value)[3], True, dtype), [])
+    """The input of a convolution, back to where other operations than the pattern's made it. The
+    input as it is where an elementwise one did: TVM fuses the pattern's with that."""
+    whole = image = _Image(value, Stem(shape_of(value)[3], True, dtype), [])
     taken: set[str] = set()
     while isinstance(image.tensor, relax.Var) and image.tensor in graph.value:
         var = image.tensor
@@ -103,7 +105,9 @@ def _image(graph: GraphView, value: relax.Expr, dtype: str) -> _Image:
             break
         taken.add(op_name(call))
         image = _Image(call.args[0], stem, [*image.covered, var])
-    return image
+    made = graph.value.get(image.tensor) if isinstance(image.tensor, relax.Var) else None
+    fused = op_name(made) in FUSED and graph.only_reader(image.tensor) is not None
+    return whole if fused else image
 
 
 def _before(call: relax.Expr, stem: Stem, dtype: str) -> Stem | None:
