@@ -59,15 +59,16 @@ def functions(mod):
 @pytest.mark.parametrize("whole_stem", [False, True])
 def test_resnet50_kernels(whole_stem):
     """54 external calls and three kernels: entry, pool, and the classifier's softmax. What the last
-    mean is of is one pixel. A whole stem leaves the batch norms of the entry and of the pool."""
+    mean is of is one pixel. A whole stem leaves the entry, where a batch norm is, and of the pool
+    the batch norm behind it."""
     mod = preact_resnet(image=32, width=8)
     mod = offloaded(mod, supported=lambda w: whole_stem or w.op != "stem")
     names = kernel_calls(staged(mod))
     kernels = [n for n in names if not n.startswith("convoy_")]
     assert len(names) - len(kernels) == 54
     assert len(kernels) == 3, kernels
-    assert kernels[0].startswith("fused_") and "multiply" in kernels[0]
-    assert all((name in kernels[0]) != whole_stem for name in ("transpose", "pad"))
+    assert kernels[0].startswith("fused_")
+    assert all(name in kernels[0] for name in ("multiply", "transpose", "pad"))
     assert ("max_pool2d" in kernels[1]) != whole_stem
     assert "relu" in kernels[1]  # with the batch norm behind it
 

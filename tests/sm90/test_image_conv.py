@@ -271,17 +271,17 @@ def test_kernel_there_and_back(kernel):
     assert kernel_from_json(kernel.to_json()) == kernel
     assert kernel.name in kernel.source and kernel.family == "image_conv"
     w = changed(dtype=kernel.dtype, out_dtype=kernel.dtype)
-    assert all(image.why_not(kernel, s, w) == "" for s in image.swizzles(w))
+    assert all(image.why_not(kernel, s, w, DEVICE) == "" for s in image.swizzles(w, DEVICE))
     other = changed(dtype=kernel.dtype, out_dtype=kernel.dtype, epilogue=Epilogue())
-    assert all(image.why_not(kernel, s, other) for s in image.swizzles(w))
+    assert all(image.why_not(kernel, s, other, DEVICE) for s in image.swizzles(w, DEVICE))
     convolution = dataclasses.replace(w, op="fprop", stem=None)
-    assert "computes stems" in image.why_not(kernel, 0, convolution)
+    assert "computes stems" in image.why_not(kernel, 0, convolution, DEVICE)
 
 
 def test_other_dtypes_have_no_kernel():
     with pytest.raises(InvalidOption):
         ImageConvKernel("float32")
-    assert image.why_not(KERNELS[1], image.swizzles(BASE)[0], BASE)
+    assert image.why_not(KERNELS[1], image.swizzles(BASE, DEVICE)[0], BASE, DEVICE)
 
 
 def test_candidates_are_programmatic():
@@ -291,12 +291,12 @@ def test_candidates_are_programmatic():
     for candidate in found:
         assert isinstance(backend.launch_of(candidate).kernel, ImageConvKernel)
         assert backend.is_programmatic(candidate, DEVICE)
-    assert [backend.launch_of(c).swizzle for c in found] == image.swizzles(BASE)
+    assert [backend.launch_of(c).swizzle for c in found] == image.swizzles(BASE, DEVICE)
 
 
 @pytest.mark.parametrize(("images", "first"), [(1, 128), (64, 256)])
 def test_small_tiles_come_first_where_there_are_few_results(images, first):
-    swizzles = image.swizzles(changed(n=images))
+    swizzles = image.swizzles(changed(n=images), DEVICE)
     assert [TILES[s // len(CHOSEN)] for s in swizzles] == [first, 384 - first]
 
 

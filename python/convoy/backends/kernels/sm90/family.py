@@ -75,7 +75,7 @@ def is_small(workload: Workload) -> bool:
 def _launches(workload: Workload, device: Device) -> list[Launch]:
     if workload.op == "stem":
         kernel = ImageConvKernel(workload.dtype)
-        return [Launch(kernel, swizzle=swizzle) for swizzle in image.swizzles(workload)]
+        return [Launch(kernel, swizzle=swizzle) for swizzle in image.swizzles(workload, device)]
     if is_small(workload):
         return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
@@ -97,7 +97,7 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     if isinstance(launch.kernel, HaloConvKernel):
         return halo.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, ImageConvKernel):
-        return image.why_not(launch.kernel, launch.swizzle, workload)
+        return image.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, SmallConvKernel):
         return small.why_not(launch.kernel, launch.swizzle, workload)
     if _fits(launch.kernel, workload):

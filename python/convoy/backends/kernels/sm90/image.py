@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ....ir import fields as checks
 from ....ir.activation import ACTIVATIONS
+from ....ir.device import Device
 from ....ir.workload import Workload
 from .source import DTYPE, ELEMENT, SHORT, Sm90Library
 
@@ -91,16 +92,17 @@ def tiles(w: Workload) -> list[int]:
     ]
 
 
-def swizzles(w: Workload) -> list[int]:
-    """The launches of a workload, best guess first: small tiles where there are few results."""
+def swizzles(w: Workload, device: Device) -> list[int]:
+    """The launches of a workload, best guess first: large tiles where each SM has two of them."""
     activation = CHOSEN.index(w.epilogue.activation)
-    few = w.n * w.p * w.q < 132 * TILES[0] * 2
-    places = sorted(tiles(w), reverse=few)
-    return [place * len(CHOSEN) + activation for place in places]
+    few = w.pixels < 2 * TILES[0] * device.sm_count
+    return [place * len(CHOSEN) + activation for place in sorted(tiles(w), reverse=few)]
 
 
-def why_not(kernel: ImageConvKernel, swizzle: int, w: Workload) -> str:
+def why_not(kernel: ImageConvKernel, swizzle: int, w: Workload, device: Device) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
     if w.op != "stem" or kernel.dtype != w.dtype:
         return f"{kernel.name} computes stems of {kernel.dtype}"
-    return "" if swizzle in swizzles(w) else f"swizzle {swizzle} is of another activation or tile"
+    if swizzle in swizzles(w, device):
+        return ""
+    return f"swizzle {swizzle} is of another activation or tile"
