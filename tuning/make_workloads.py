@@ -120,6 +120,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     options = parser().parse_args()
     if options.op == "stem":
+        if options.networks:
+            parser().error(f"{options.networks[0]} with --op stem: one list for all networks")
         path = options.out / "stems-fprop-float16.jsonl"
         print(f"{path}: {write(path, stems())} workloads")
         return

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "context.h"
 
@@ -67,15 +68,12 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   KernelLibrary library;
   bool attention = dlsym(handle, "convoy_kernel_attention_abi") != nullptr;
   bool stem = dlsym(handle, "convoy_kernel_stem_abi") != nullptr;
+  auto [function, expected] =
+      attention ? std::pair("convoy_kernel_attention_abi", CONVOY_ATTENTION_ABI_VERSION)
+      : stem    ? std::pair("convoy_kernel_stem_abi", CONVOY_STEM_ABI_VERSION)
+                : std::pair("convoy_kernel_abi", CONVOY_KERNEL_ABI_VERSION);
   decltype(&convoy_kernel_abi) abi;
-  Resolve(handle,
-          attention ? "convoy_kernel_attention_abi"
-          : stem    ? "convoy_kernel_stem_abi"
-                    : "convoy_kernel_abi",
-          &abi);
-  int32_t expected = attention ? CONVOY_ATTENTION_ABI_VERSION
-                     : stem    ? CONVOY_STEM_ABI_VERSION
-                               : CONVOY_KERNEL_ABI_VERSION;
+  Resolve(handle, function, &abi);
   if (abi() != expected) {
     TVM_FFI_THROW(LibraryVersionMismatch)
         << "kernel library " << name << " follows ABI " << abi() << "; this convoy's is "

@@ -48,7 +48,7 @@ def run_fused(module: tvm.IRModule, inputs: Sequence[Any]) -> tuple[list[Workloa
     found, chosen = attentions(module), {}
     for subgraph in found:
         chosen[subgraph.id] = f"attention_of_a_test_{next(_symbols)}"
-        tvm.register_global_func(chosen[subgraph.id], _stand_in(subgraph.require_workload()))
+        tvm.register_global_func(chosen[subgraph.id], stand_in(subgraph.require_workload()))
     fused = rewrite(module, chosen)
     assert found == [] or "nn.softmax" not in left(fused)
     machine = relax.VirtualMachine(lower(fused, "llvm"), tvm.cpu())
@@ -58,7 +58,8 @@ def run_fused(module: tvm.IRModule, inputs: Sequence[Any]) -> tuple[list[Workloa
     return [subgraph.require_workload() for subgraph in found], result.numpy()
 
 
-def _stand_in(workload: Workload) -> Any:
+def stand_in(workload: Workload) -> Any:
+    """A function that computes a workload's result by its reference."""
     names = [name for name, _, _ in workload.operand_shapes()]
 
     def compute(*tensors: Any) -> None:

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.depthwise.family import depthwise_backend
 from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
-from convoy.errors import LibraryMissing
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
-from ..helpers.kernel_accuracy import convolved
+from ..helpers.kernel_accuracy import convolved, loaded
 
 pytestmark = pytest.mark.gpu
 
@@ -43,16 +41,7 @@ def kernels(parameters=(), device=None):
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    try:
-        compiled = compile_many(kernels())
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
-    found = {}
-    for kernel, entry in compiled.items():
-        path = tmp_path_factory.mktemp("libraries") / f"{kernel.name}.so"
-        path.write_bytes(entry.library)
-        found[kernel] = KernelLibrary(path)
-    return found
+    return loaded(kernels(), KernelLibrary, tmp_path_factory.mktemp("libraries"))
 
 
 @pytest.mark.parametrize("w", workloads(), ids=lambda w: w.key)

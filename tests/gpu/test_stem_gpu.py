@@ -8,16 +8,14 @@ import ctypes
 import numpy as np
 import pytest
 
-from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.library import Operands
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.image import ImageConvKernel
 from convoy.backends.kernels.sm90.stem_problem import Problem, StemLibrary
-from convoy.errors import LibraryMissing
 from convoy.ir.activation_values import activate
 from convoy.ir.device import Device
 
-from ..helpers.kernel_accuracy import convolved
+from ..helpers.kernel_accuracy import convolved, loaded
 from ..sm90.stem_cases import cases, usual
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("stem")]
@@ -40,16 +38,8 @@ def kernels(parameters=(), device=None):
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    try:
-        compiled = compile_many(kernels())
-    except LibraryMissing as missing:
-        pytest.skip(f"no CUDA compiler: {missing.got}")
-    found = {}
-    for kernel, entry in compiled.items():
-        path = tmp_path_factory.mktemp("libraries") / f"{kernel.name}.so"
-        path.write_bytes(entry.library)
-        found[kernel.dtype] = StemLibrary(path)
-    return found
+    found = loaded(kernels(), StemLibrary, tmp_path_factory.mktemp("libraries"))
+    return {kernel.dtype: library for kernel, library in found.items()}
 
 
 @pytest.mark.parametrize("w", workloads(), ids=lambda w: w.key)

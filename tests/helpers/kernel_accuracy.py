@@ -1,14 +1,23 @@
-"""What tests of single kernels share: a convolution by PyTorch, and a file of their errors."""
+"""What tests of single kernels share: their libraries, a convolution by PyTorch, and a file of
+their errors."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
+
+from convoy.backends.kernels.compile import compile_many
+from convoy.backends.kernels.kernel import Kernel
+from convoy.errors import LibraryMissing
 from convoy.ir.workload import Workload
+
+L = TypeVar("L")
 
 
 def convolved(w: Workload, x: Any, filters: Any) -> Any:
@@ -28,6 +37,20 @@ def convolved(w: Workload, x: Any, filters: Any) -> Any:
     padded = pad(x.permute(0, 3, 1, 2), (left, right, top, bottom))
     planes = filters.permute(0, 3, 1, 2)
     return conv2d(padded, planes, None, w.stride, 0, w.dilation, w.groups).permute(0, 2, 3, 1)
+
+
+def loaded(kernels: Iterable[Kernel], kind: Callable[[Path], L], folder: Path) -> dict[Kernel, L]:
+    """The compiled libraries of kernels; skips the test where there is no CUDA compiler."""
+    try:
+        compiled = compile_many(kernels)
+    except LibraryMissing as missing:
+        pytest.skip(f"no CUDA compiler: {missing.got}")
+    found = {}
+    for kernel, entry in compiled.items():
+        path = folder / f"{kernel.name}.so"
+        path.write_bytes(entry.library)
+        found[kernel] = kind(path)
+    return found
 
 
 def report(w: Workload, candidate: str, error: float, limit: float) -> None:

@@ -113,7 +113,7 @@ def test_pooled_sizes_are_those_of_torch(sums, window, stride, pad, ceil):
     behind = max(0, (rows - 1) * stride + window - pad - sums)  # as far as windows reach
     stem = Stem(1, window=(window,) * 2, stride=(stride,) * 2, padding=(pad, pad, behind, behind))
     assert stem.pooled(sums, sums) == (rows, rows)
-    stem.check(sums, sums)
+    assert stem.fits(sums, sums)
 
 
 def test_without_a_pool_sizes_are_the_convolutions():

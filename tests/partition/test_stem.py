@@ -11,12 +11,11 @@ import tvm
 from tvm import relax
 
 from convoy.backends.registry import get
-from convoy.graph.expr import numpy_dtype, op_name
+from convoy.graph.expr import op_name
 from convoy.graph.rewriter import bindings_of
 from convoy.ir.device import Device
 from convoy.ir.stem import Stem
 from convoy.lower.executable import lower
-from convoy.measure import reference
 from convoy.normalize.forms import normal_forms
 from convoy.normalize.normal_form import normalize
 from convoy.partition import patterns
@@ -24,6 +23,7 @@ from convoy.partition.partition import partition
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs, illegal_sites
 
+from ..attention.graphs import stand_in
 from ..graph.nets import Net
 
 torch = pytest.importorskip("torch")
@@ -252,20 +252,6 @@ def test_computes_the_same(dtype):
         machine = relax.VirtualMachine(lower(fused, "llvm"), tvm.cpu())
         got = machine["main"](tvm.runtime.tensor(x.numpy()))[0].numpy()
         np.testing.assert_allclose(got, wanted, atol=0.03)
-
-
-def stand_in(workload):
-    names = [name for name, _, _ in workload.operand_shapes()]
-
-    def compute(*tensors):
-        values = {
-            name: tensor.numpy().astype(np.float64)
-            for name, tensor in zip(names[:-1], tensors, strict=False)
-        }
-        (result,) = reference.full(workload, values)
-        tensors[-1].copyfrom(result.astype(numpy_dtype(workload.out_dtype)))
-
-    return compute
 
 
 def test_only_the_padded_form_is_for_the_kernel():

@@ -44,6 +44,22 @@ def compile_fake(folder: Path, source: str, name: str = "", *flags: str) -> Path
     return target
 
 
+def blobs_of(library: Path) -> dict[str, bytes]:
+    """A library by the hash of its content, as modules carry it."""
+    content = library.read_bytes()
+    return {hashlib.sha256(content).hexdigest(): content}
+
+
+def saved_and_loaded(module: Any) -> Any:
+    """What is loaded from the bytes that a module is saved as."""
+    import tvm_ffi
+
+    from convoy.runtime.library import function
+
+    load = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.convoy")
+    return load(function("module.save")(module))
+
+
 class Fakes:
     """Paths of the compiled stand-ins."""
 
@@ -60,8 +76,7 @@ class Fakes:
 
     @functools.cached_property
     def blobs(self) -> dict[str, bytes]:
-        content = self.kernel.read_bytes()
-        return {hashlib.sha256(content).hexdigest(): content}
+        return blobs_of(self.kernel)
 
     def run_tvm(self, code: str, **environment: str) -> Any:
         """The same with TVM's CUDA runtime, which launches its kernels through a stand-in for the
@@ -103,8 +118,7 @@ def result(value: Any) -> None:
 
 
 def kernel_blobs() -> dict[str, bytes]:
-    content = Path(os.environ["FAKE_KERNEL"]).read_bytes()
-    return {hashlib.sha256(content).hexdigest(): content}
+    return blobs_of(Path(os.environ["FAKE_KERNEL"]))
 
 
 def kernel_entry(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,29 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm_ffi
-from support import Fakes, compile_fake, kernel_entry, small
+from support import Fakes, blobs_of, compile_fake, kernel_entry, saved_and_loaded, small
 
 from convoy import errors
 from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.runtime import create_module
-from convoy.runtime.library import function
 
 from ..attention import cases
 
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    library = compile_fake(Path(tmp_path_factory.mktemp("attention")), "fake_attention.cc")
-    content = library.read_bytes()
-    return {hashlib.sha256(content).hexdigest(): content}
+    return blobs_of(compile_fake(Path(tmp_path_factory.mktemp("attention")), "fake_attention.cc"))
 
 
 def run(workload: Workload, blobs: dict[str, bytes], saved: bool = False) -> None:
     module = create_module([kernel_entry(workload, blobs, arch=0)], blobs)
-    if saved:
-        content = function("module.save")(module)
-        module = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.convoy")(content)
+    module = saved_and_loaded(module) if saved else module
     values = cases.operands(workload, np.random.default_rng(0), hidden=0.3)
     arrays = [values[name].astype(np.float32) for name, *_ in workload.operand_shapes()[:-1]]
     out = np.full(workload.operand_shapes()[-1][1], np.nan, np.float32)

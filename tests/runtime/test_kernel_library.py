@@ -9,14 +9,13 @@ import pytest
 import tvm_ffi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Fakes, host_arrays, kernel_entry, small
+from support import Fakes, host_arrays, kernel_entry, saved_and_loaded, small
 
 from convoy import errors
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.runtime import create_module
-from convoy.runtime.library import function
 
 WORKLOADS = [
     small(),
@@ -78,8 +77,7 @@ def test_integers_have_their_dtypes(out_dtype: str, fakes: Fakes) -> None:
 
 def test_saved_and_loaded_module_computes_the_same(fakes: Fakes) -> None:
     workload = small(epilogue=Epilogue(bias=True))
-    saved = function("module.save")(build(workload, fakes))
-    loaded = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.convoy")(saved)
+    loaded = saved_and_loaded(build(workload, fakes))
     arrays = host_arrays(workload)
     call(loaded, arrays)
     check(workload, arrays)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm_ffi
-from support import Fakes, compile_fake, kernel_entry, small
+from support import Fakes, blobs_of, compile_fake, kernel_entry, saved_and_loaded, small
 
 from convoy import errors
 from convoy.ir.epilogue import Epilogue
@@ -18,7 +17,6 @@ from convoy.ir.stem import Stem
 from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.runtime import create_module
-from convoy.runtime.library import function
 
 STEM = Workload(
     "stem", 2, 9, 8, 4, 6, 3, 2, (2, 1), (1, 0, 1, 1), (1, 2), dtype="float32",
@@ -32,16 +30,12 @@ def changed(**fields: Any) -> Workload:
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    library = compile_fake(Path(tmp_path_factory.mktemp("stem")), "fake_stem.cc")
-    content = library.read_bytes()
-    return {hashlib.sha256(content).hexdigest(): content}
+    return blobs_of(compile_fake(Path(tmp_path_factory.mktemp("stem")), "fake_stem.cc"))
 
 
 def run(workload: Workload, blobs: dict[str, bytes], saved: bool = False) -> None:
     module = create_module([kernel_entry(workload, blobs, arch=0)], blobs)
-    if saved:
-        content = function("module.save")(module)
-        module = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.convoy")(content)
+    module = saved_and_loaded(module) if saved else module
     rng = np.random.default_rng(0)
     *shapes, (_, out_shape, _) = workload.operand_shapes()
     values = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape, _ in shapes}

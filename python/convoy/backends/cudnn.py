@@ -50,9 +50,7 @@ class CudnnBackend(Backend):
             reason = cudnn_attention.why_not(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
         if workload.op == "stem":
-            return self._decline(
-                "op stem: images as networks are given them", "use the hopper backend"
-            )
+            return self._decline("op stem", "use the hopper backend")
         if device.arch < 70:
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"

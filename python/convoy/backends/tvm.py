@@ -24,7 +24,7 @@ class TvmBackend(Backend):
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         if workload.stem is not None:
-            return Decline(self.name, "op stem: kernels of the operations in it", "")
+            return Decline(self.name, "op stem", "its operations are kernels of their own")
         if workload.acc_dtype != accumulator(workload.dtype):
             return Decline(
                 self.name,

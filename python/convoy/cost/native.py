@@ -18,6 +18,7 @@ from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from ..ir.measurement import Measurement
+from ..ir.operands import Operand
 from ..ir.workload import Workload
 from ..tir.channel_gate_layout import GatedShape, layout_of
 from ..tir.gemv import FEWEST_LANES
@@ -163,19 +164,22 @@ def leftovers(subgraph: Subgraph, longest: Subgraph, device: Device) -> list[Lef
     root = longest.ops.index(longest.root)
     front = tuple(name for name in longest.ops[:root] if name in rest)
     behind = rest[len(front) :]
+    image, *_, pooled = whole.operand_shapes()
     found = []
     if front:
-        read = math.prod(whole.stem.shape(whole.n, whole.h, whole.w))
-        written = whole.n * whole.h * whole.w * whole.c
-        moved = read * DTYPE_BYTES[whole.stem.dtype] + written * DTYPE_BYTES[whole.dtype]
-        found.append(Leftover(front, moving_us(moved, device)))
+        written = whole.n * whole.h * whole.w * whole.c * DTYPE_BYTES[whole.dtype]
+        found.append(Leftover(front, moving_us(_bytes(image) + written, device)))
     if behind:
         us = _epilogue_us(mine, whole, device) if mine.epilogue != whole.epilogue else 0.0
         if whole.stem.pools and not (mine.stem and mine.stem.pools):
-            pooled = _result_bytes(whole) * math.prod(whole.stem.pooled(whole.p, whole.q))
-            us += moving_us(_result_bytes(whole) + pooled // (whole.p * whole.q), device)
+            us += moving_us(_result_bytes(whole) + _bytes(pooled), device)
         found.append(Leftover(behind, us))
     return found
+
+
+def _bytes(operand: Operand) -> int:
+    _, shape, dtype = operand
+    return math.prod(shape) * DTYPE_BYTES[dtype]
 
 
 def _epilogue_us(mine: Workload, longest: Workload, device: Device) -> float:

@@ -77,19 +77,13 @@ class Stem:
             parts.append(f"pool{window}st{stride}pd{padding}")
         return ".".join(parts)
 
-    def check(self, p: int, q: int) -> None:
-        """Raise InvalidWorkload for a window that lies in the padding alone."""
-        if not self.pools:
-            return
-        rows = zip((p, q), self.pooled(p, q), strict=True)
-        for axis, (sums, results) in enumerate(rows):
-            last = (results - 1) * self.stride[axis] - self.padding[axis]
-            if results < 1 or last >= sums or self.padding[axis] >= self.window[axis]:
-                raise InvalidWorkload(
-                    f"a pool with window {self.window}, stride {self.stride}, padding "
-                    f"{self.padding} of {p}x{q} pixels",
-                    "windows with at least one pixel",
-                )
+    def fits(self, p: int, q: int) -> bool:
+        """Whether each window has a pixel of so many rows and columns."""
+        axes = zip((p, q), self.pooled(p, q), self.window, self.stride, self.padding, strict=False)
+        return not self.pools or all(
+            results >= 1 and before < window and (results - 1) * stride - before < sums
+            for sums, results, window, stride, before in axes
+        )
 
     @classmethod
     def from_json(cls, data: object) -> Stem:

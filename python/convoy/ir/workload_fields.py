@@ -107,7 +107,12 @@ def _check_stem(w: Workload, stem: Stem) -> None:
             "at most the channels of a convolution of floats without groups, and an epilogue of "
             "bias and activation alone",
         )
-    stem.check(w.p, w.q)
+    if not stem.fits(w.p, w.q):
+        raise InvalidWorkload(
+            f"a pool with window {stem.window}, stride {stem.stride}, padding {stem.padding} of "
+            f"{w.p}x{w.q} pixels",
+            "windows with at least one pixel",
+        )
 
 
 def _check_attention(w: Workload, attention: Attention) -> None:

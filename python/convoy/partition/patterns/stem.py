@@ -48,7 +48,7 @@ class StemPattern(Pattern):
 
     def sites(self, graph: GraphView) -> Iterator[Site]:
         for binding in graph.bindings:
-            root = find_root(binding, graph) if _is_convolution(binding.value) else None
+            root = find_root(binding, graph) if _reads_few_channels(binding.value) else None
             if root is None or not _is_stem(root.workload):
                 continue
             chain = _chain(graph, binding.var)
@@ -63,13 +63,14 @@ class StemPattern(Pattern):
                     yield _site(root.workload, image, root.inputs[1], end, stem)
 
 
-def _is_convolution(call: relax.Expr) -> bool:
-    return op_name(call) == "relax.nn.conv2d"
+def _reads_few_channels(call: relax.Expr) -> bool:
+    """Whether a call is a convolution of few channels, which come last."""
+    is_convolution = op_name(call) == "relax.nn.conv2d"
+    return is_convolution and shape_of(call.args[0])[-1] <= MOST_CHANNELS
 
 
 def _is_stem(w: Workload) -> bool:
-    few = w.op == "fprop" and w.groups == 1 and w.c <= MOST_CHANNELS
-    return few and w.dtype in HALF_DTYPES and w.out_dtype == w.dtype
+    return w.groups == 1 and w.dtype in HALF_DTYPES and w.out_dtype == w.dtype
 
 
 def _site(workload: Workload, image: _Image, weights: relax.Expr, chain: Chain, stem: Stem) -> Site:
@@ -152,10 +153,6 @@ def _pooled(graph: GraphView, chain: Chain, stem: Stem) -> tuple[Chain, Stem] | 
     top, left, *_ = padding4(attrs.padding)
     # The padding behind the last row and column, as far as the last windows reach.
     (_, p, q, _), (_, rows, columns, _) = shape_of(chain.end), shape_of(reader)
-    for axis, sums, results in ((0, p, rows), (1, q, columns)):
-        before = (top, left)[axis]
-        if before >= window[axis] or (results - 1) * stride[axis] - before >= sums:
-            return None  # windows in the padding alone
     bottom = max(0, (rows - 1) * stride[0] + window[0] - top - p)
     right = max(0, (columns - 1) * stride[1] + window[1] - left - q)
     padding = (top, left, bottom, right)
@@ -163,4 +160,5 @@ def _pooled(graph: GraphView, chain: Chain, stem: Stem) -> tuple[Chain, Stem] | 
         stem, window=(window[0], window[1]), stride=(stride[0], stride[1]), padding=padding
     )
     longer = dataclasses.replace(chain, covered=[*chain.covered, reader], end=reader)
-    return (longer, pooled) if pooled.pooled(p, q) == (rows, columns) else None
+    fits = pooled.pooled(p, q) == (rows, columns) and pooled.fits(p, q)
+    return (longer, pooled) if fits else None
