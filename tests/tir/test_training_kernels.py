@@ -8,6 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import tvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
@@ -103,6 +105,23 @@ def test_updates_of_many_tensors():
         np.testing.assert_allclose(arrays[count + i], v, rtol=1e-6, atol=1e-6)
     w, g = old[-1]
     np.testing.assert_allclose(arrays[count - 1], w - 0.5 * g.astype("float32"), rtol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), st.booleans(), st.integers(0, 2)), min_size=1))
+@settings(max_examples=20, deadline=None)
+def test_each_tensor_has_the_step_of_its_kind(drawn):
+    """Tensors of any number, length, dtype and kind, in any order."""
+    items = [
+        Item((size,), ("float16" if half else "float32",), ("float32",), str(kind))
+        for size, half, kind in drawn
+    ]
+    kinds = [kind for _, _, kind in drawn]
+    kernel = multi_tensor.kernel("scale", items, lambda i, x, _: [x[0] * float(kinds[i] + 2)])
+    old = [(np.arange(item.elements) % 999).astype(item.inputs[0]) for item in items]
+    new = [np.full(item.shape, np.nan, "float32") for item in items]
+    found = run(kernel, *old, *new)[len(items) :]
+    for kind, x, y in zip(kinds, old, found, strict=True):
+        np.testing.assert_array_equal(y, x.astype("float32") * (kind + 2))
 
 
 def test_squares_of_many_tensors():

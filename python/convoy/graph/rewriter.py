@@ -33,10 +33,9 @@ def main_function(mod: tvm.IRModule) -> tuple[tvm.ir.GlobalVar, relax.Function]:
             "convoy.from_onnx and convoy.relay.to_relax make one; convoy.compile takes a module "
             "of PyTorch.",
         )
+    if "main" in mod and isinstance(func := mod["main"], relax.Function):
+        return mod.get_global_var("main"), func
     found = [(gv, f) for gv, f in mod.functions.items() if isinstance(f, relax.Function)]
-    for gv, func in found:
-        if gv.name_hint == "main":
-            return gv, func
     if len(found) == 1:
         return found[0]
     raise UnsupportedOp(
@@ -306,12 +305,13 @@ class Rewriter:
         self, mod: tvm.IRModule, gv: tvm.ir.GlobalVar, built: tvm.IRModule
     ) -> tvm.IRModule:
         func, name = built["main"], gv.name_hint
-        functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-        # With the kernels that the pass added.
-        functions |= {g: f for g, f in built.functions.items() if isinstance(f, PrimFunc)}
         if func.attrs and "global_symbol" in func.attrs and name != "main":
             func = func.with_attr("global_symbol", name)
-        functions[tvm.ir.GlobalVar(name)] = func
-        new = tvm.IRModule(functions, attrs=mod.attrs)
+        new = mod.clone()
+        del new[gv]  # whose type may be another one now
+        for added, kernel in built.functions.items():
+            if isinstance(kernel, PrimFunc):
+                new[added] = kernel
+        new[name] = func
         new = relax.transform.CanonicalizeBindings()(new)
         return relax.transform.DeadCodeElimination([name])(new)

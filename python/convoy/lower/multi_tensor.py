@@ -148,9 +148,10 @@ def _columns(rows: list[list[relax.Expr]]) -> list[tuple[int, relax.Expr]]:
 
 
 def _item(call: relax.Call) -> Item:
-    """(weight, gradient, slots...) to (weight, slots...)."""
+    """(weight, gradient, slots...) to (weight, slots...), by the rule of the attributes."""
     dtypes = tuple(dtype_of(arg) for arg in call.args[:-1])
-    return Item(shape_of(call.args[0]), dtypes, (dtypes[0], *dtypes[2:]))
+    rule = repr(sorted(attr_fields(call.attrs).items()))
+    return Item(shape_of(call.args[0]), dtypes, (dtypes[0], *dtypes[2:]), rule)
 
 
 def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:

@@ -2,15 +2,18 @@
 
 A residual network has more than a hundred parameters, most of them vectors: with a kernel for
 each, launch overhead would dominate. A block works on a run of one tensor, which it finds from its
-index by a tree of comparisons.
+index by a tree of comparisons. Tensors of equal dtypes share the code behind that: with a copy for
+each, compiling the kernel took longer than all others of a training step together.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import tvm
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import Expr
@@ -27,11 +30,15 @@ POINTERS = 480
 
 @dataclass(frozen=True)
 class Item:
-    """The shape of some tensors, and the dtypes of those read and of those written."""
+    """The shape of some tensors, and the dtypes of those read and of those written.
+
+    Items of one ``kind`` and equal dtypes are computed by the same step.
+    """
 
     shape: tuple[int, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    kind: str = ""
 
     @property
     def elements(self) -> int:
@@ -51,7 +58,7 @@ class Item:
         return len(self.inputs) + len(self.outputs)
 
 
-#: (number of the item, its inputs, scalars) of one element, in float32, to its outputs.
+#: (number of an item of the kind, the inputs of one element in float32, scalars) to its outputs.
 Step = Callable[[int, Sequence[Expr], Sequence[Expr]], Sequence[Expr]]
 
 
@@ -82,29 +89,92 @@ def kernel(name: str, items: Sequence[Item], step: Step, scalars: int = 0) -> ti
             shared = [T.arg("scalars", T.buffer((scalars,), "float32"))] if scalars else []
             written = arguments("y", items, [item.outputs for item in items])
             emit = _Run(step, [vector[k] for vector in shared for k in range(scalars)])
-            starts = [0]
-            for item in items:
-                starts.append(starts[-1] + item.blocks)
+            tensors = [[*x, *y] for x, y in zip(read, written, strict=True)]
+            runs = Runs(items, tensors, [item.blocks for item in items])
             with (
-                T.thread_binding(0, starts[-1], thread="blockIdx.x") as block,
+                T.thread_binding(0, runs.blocks, thread="blockIdx.x") as block,
                 T.thread_binding(0, THREADS, thread="threadIdx.x") as thread,
             ):
 
-                def leaf(i: int) -> None:
-                    item = items[i]
-                    at = ((block - starts[i]) * THREADS + thread) * item.width
-                    first = thread * item.width if starts[i + 1] == 1 else at  # of block 0 alone
-                    # Declared here: scopes of all tensors nested would be too deep.
-                    inputs = flat(item, item.inputs, read[i])
-                    outputs = flat(item, item.outputs, written[i])
-                    with when(at < item.elements, item.elements % (THREADS * item.width) != 0):
-                        emit(i, item, inputs, outputs, first)
+                def work(i: int, found: Found) -> None:
+                    at = (found.run * THREADS + thread) * items[i].width
+                    with when(at < found.elements):
+                        emit(i, items[i], found.tensors, at)
 
-                choose(block, starts, leaf)
+                runs.each(block, work)
         return builder.get()
 
 
-def choose(block: Expr, starts: Sequence[int], leaf: Callable[[int], None]) -> None:
+@dataclass(frozen=True)
+class Found:
+    """What a block works on: tensors as vectors, their length, and which run of theirs it has."""
+
+    tensors: Sequence[tirx.Buffer]
+    elements: Expr
+    run: Expr
+
+
+class Runs:
+    """The runs of all items, of a block each.
+
+    Args:
+        tensors: Of each item, those read and those written.
+        blocks: Of each item.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        tensors: Sequence[Sequence[tirx.Buffer]],
+        blocks: Sequence[int],
+    ) -> None:
+        self._items, self._tensors = items, tensors
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for i, item in enumerate(items):
+            alike.setdefault((item.inputs, item.outputs, item.width, item.kind), []).append(i)
+        self._alike = [*alike.values()]
+        order = [i for members in self._alike for i in members]
+        self._starts = [*itertools.accumulate((blocks[i] for i in order), initial=0)]
+        self._pointers = _local(max(map(len, tensors)), "uint64")
+        self._sizes = _local(2, "int32")
+
+    @property
+    def blocks(self) -> int:
+        return self._starts[-1]
+
+    def each(self, block: Expr, work: Callable[[int, Found], None]) -> None:
+        """Emit ``work`` for the first item of each kind, with what ``block`` finds."""
+        firsts = [0, *itertools.accumulate(map(len, self._alike))]
+
+        def one_kind(kind: int) -> None:
+            members, first = self._alike[kind], firsts[kind]
+            starts = self._starts[first : firsts[kind + 1] + 1]
+            _choose(block, starts, lambda k: self._select(members[k], starts[k]))
+            found = Found(self._flat(members), self._sizes[0], block - self._sizes[1])
+            work(members[0], found)
+
+        _choose(block, [self._starts[first] for first in firsts], one_kind)
+
+    def _select(self, i: int, start: int) -> None:
+        T.buffer_store(self._sizes, tirx.const(self._items[i].elements, "int32"), [0])
+        T.buffer_store(self._sizes, tirx.const(start, "int32"), [1])
+        for k, tensor in enumerate(self._tensors[i]):
+            T.buffer_store(self._pointers, tirx.op.reinterpret("uint64", tensor.data), [k])
+
+    def _flat(self, members: Sequence[int]) -> list[tirx.Buffer]:
+        """The tensors that the pointers select, as vectors as long as the longest of them."""
+        elements = max(self._items[i].elements for i in members)
+        item, found = self._items[members[0]], []
+        for k, dtype in enumerate([*item.inputs, *item.outputs]):
+            pointer = tvm.ir.PointerType(tvm.ir.PrimType(dtype), "global")
+            data = T.Bind(
+                tirx.op.reinterpret(pointer, self._pointers[k]), var=tirx.Var(f"tensor{k}", pointer)
+            )
+            found.append(T.decl_buffer((elements,), dtype, data=data))
+        return found
+
+
+def _choose(block: Expr, starts: Sequence[int], leaf: Callable[[int], None]) -> None:
     """Emit ``leaf(i)`` for the i with starts[i] <= block < starts[i + 1]."""
 
     def between(low: int, high: int) -> None:
@@ -134,10 +204,8 @@ def arguments(
     return found
 
 
-def flat(item: Item, dtypes: Sequence[str], tensors: Sequence[tirx.Buffer]) -> list[tirx.Buffer]:
-    """Tensors of an item as vectors."""
-    pairs = zip(dtypes, tensors, strict=True)
-    return [T.decl_buffer((item.elements,), dtype, data=tensor.data) for dtype, tensor in pairs]
+def _local(size: int, dtype: str) -> tirx.Buffer:
+    return T.sblock_alloc_buffer((size,), dtype, scope="local")
 
 
 class _Run:
@@ -153,7 +221,7 @@ class _Run:
         for i, dtype in enumerate(dtypes):
             key = (what, i, dtype)
             if key not in self._held:
-                self._held[key] = T.sblock_alloc_buffer((4,), dtype, scope="local")
+                self._held[key] = _local(4, dtype)
             found.append(self._held[key])
         return found
 
@@ -161,10 +229,10 @@ class _Run:
         self,
         number: int,
         item: Item,
-        inputs: Sequence[tirx.Buffer],
-        outputs: Sequence[tirx.Buffer],
+        tensors: Sequence[tirx.Buffer],
         at: Expr,
     ) -> None:
+        inputs, outputs = tensors[: len(item.inputs)], tensors[len(item.inputs) :]
         old, new = self._registers("old", item.inputs), self._registers("new", item.outputs)
         own, there = _vector(0, item.width), _vector(at, item.width)
         for buffer, source in zip(old, inputs, strict=True):
@@ -179,7 +247,5 @@ class _Run:
 
 
 def _vector(start: Expr | int, width: int) -> Expr | int:
-    """Indices of successive elements. A loop for each vector, as ``T.vectorized``, would add a
-    variable to those that TVM's analyzer compares with one another: with hundreds of tensors most
-    of the compile time of a training step."""
+    """Indices of successive elements."""
     return tirx.Ramp(start, 1, width) if width > 1 else start

@@ -10,7 +10,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
-from .multi_tensor import THREADS, Item, arguments, choose, flat
+from .multi_tensor import THREADS, Found, Item, Runs, arguments
 
 #: Vectors of a thread: a block has a run of one tensor.
 _STEPS = 8
@@ -22,34 +22,30 @@ def blocks(item: Item) -> int:
 
 def kernel(name: str, items: Sequence[Item]) -> tirx.PrimFunc:
     """Return a kernel of (tensors..., partial sums of float32, one of each block)."""
-    starts = [0]
-    for item in items:
-        starts.append(starts[-1] + blocks(item))
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(name)
             T.func_attr(KERNEL)
             read = arguments("x", items, [item.inputs for item in items])
-            partial = T.arg("partial", T.buffer((starts[-1],), "float32"))
+            runs = Runs(items, read, [*map(blocks, items)])
+            partial = T.arg("partial", T.buffer((runs.blocks,), "float32"))
             shared = T.sblock_alloc_buffer((THREADS,), "float32", scope="shared")
             total = T.sblock_alloc_buffer((1,), "float32", scope="local")
             held = {
                 dtype: T.sblock_alloc_buffer((4,), dtype, scope="local")
                 for dtype in dict.fromkeys(item.inputs[0] for item in items)
             }
-            with T.thread_binding(0, starts[-1], thread="blockIdx.x") as block:
+            with T.thread_binding(0, runs.blocks, thread="blockIdx.x") as block:
+                with _threads() as thread:
 
-                def leaf(i: int) -> None:
-                    (source,) = flat(items[i], items[i].inputs, read[i])
-                    values = held[items[i].inputs[0]]
-                    with _threads() as thread:
+                    def work(i: int, found: Found) -> None:
                         T.buffer_store(total, tirx.const(0.0, "float32"), [0])
                         with T.serial(0, _STEPS) as step:
-                            run = (block - starts[i]) * _STEPS + step
-                            _add_squares(items[i], source, values, total, run * THREADS + thread)
+                            vector = (found.run * _STEPS + step) * THREADS + thread
+                            _add_squares(items[i], found, held[items[i].inputs[0]], total, vector)
                         T.buffer_store(shared, total[0], [thread])
 
-                choose(block, starts, leaf)
+                    runs.each(block, work)
                 stride = THREADS // 2
                 while stride:
                     with _threads() as thread, when(thread < stride):
@@ -68,10 +64,11 @@ def _threads() -> Iterator[tirx.Var]:
 
 
 def _add_squares(
-    item: Item, source: tirx.Buffer, values: tirx.Buffer, total: tirx.Buffer, vector: tirx.Expr
+    item: Item, found: Found, values: tirx.Buffer, total: tirx.Buffer, vector: tirx.Expr
 ) -> None:
+    (source,) = found.tensors
     at = vector * item.width
-    with when(at < item.elements, item.elements % (THREADS * item.width * _STEPS) != 0):
+    with when(at < found.elements):
         with T.vectorized(0, item.width) as i:
             T.buffer_store(values, source[at + i], [i])
         for k in range(item.width):
