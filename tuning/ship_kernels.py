@@ -38,12 +38,14 @@ from convoy.backends.kernels.depthwise.kernels import (
 from convoy.backends.kernels.kernel import Kernel
 from convoy.backends.kernels.sm90.halo import HaloConvKernel
 from convoy.backends.kernels.sm90.image import ImageConvKernel
+from convoy.backends.kernels.sm90.pointwise import PointwiseConvKernel
 from convoy.backends.kernels.sm90.small import CHOSEN, ELEMENT, SmallConvKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
+from convoy.ir.dtypes import HALF_DTYPES
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
@@ -198,7 +200,7 @@ def depthwise() -> Iterator[tuple[str, Kernel]]:
 
 
 def small() -> Iterator[tuple[str, Kernel]]:
-    """Kernels for small batches and for whole stems, which serve all sizes."""
+    """Kernels for small batches, 1x1 convolutions and whole stems, which serve all sizes."""
     epilogues = [("", False), *((name, True) for name in BEFORE_RESIDUALS)]
     epilogues += [(name, False) for name in ACTIVATIONS[1:] if name not in CHOSEN]
     for dtype in ELEMENT:
@@ -206,7 +208,9 @@ def small() -> Iterator[tuple[str, Kernel]]:
             yield "hopper", SmallConvKernel(dtype, *epilogue)
             if dtype != "float32":
                 yield "hopper", HaloConvKernel(dtype, *epilogue)
-    for dtype in ("float16", "bfloat16"):
+            if dtype in HALF_DTYPES:
+                yield "hopper", PointwiseConvKernel(dtype, *epilogue)
+    for dtype in HALF_DTYPES:
         yield "hopper", ImageConvKernel(dtype)
 
 

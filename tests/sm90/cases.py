@@ -20,6 +20,7 @@ from convoy.backends.kernels.compile import compile_many
 from convoy.backends.kernels.sm90 import space
 from convoy.backends.kernels.sm90.family import is_stem, small_launches
 from convoy.backends.kernels.sm90.kernels import Sm90Kernel
+from convoy.backends.kernels.sm90.pointwise import PointwiseConvKernel
 from convoy.backends.kernels.sm90.small import SmallConvKernel
 from convoy.backends.kernels.sm90.stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 from convoy.ir.device import Device
@@ -161,6 +162,31 @@ SMALL_EPILOGUES = [
 ]
 
 
+def pointwise(**changes: Any) -> Workload:
+    """1x1 over 3x9x13x72 with K = 136, bias, residual and relu, unless changed."""
+    return small_fprop(**{"r": 1, "s": 1, "padding": (0, 0, 0, 0), "k": 136} | changes)
+
+
+#: For pointwise_conv: fewer tiles than a block has stages, and more; one pixel; channels that fill
+#: chunks and blocks, and that do not.
+POINTWISE_SHAPES = [
+    pointwise(),
+    pointwise(n=1, h=1, w=1, c=8, k=8),
+    pointwise(n=40, c=16, k=96),
+    pointwise(n=40, c=24, k=144, epilogue=Epilogue()),
+    pointwise(n=12, c=136, k=520, epilogue=BIAS),
+    pointwise(n=2, h=56, w=56, c=64, k=256),
+    pointwise(n=5, c=200, k=200, epilogue=dataclasses.replace(RELU, activation="silu")),
+    *(pointwise(epilogue=epilogue) for epilogue in SMALL_EPILOGUES),
+]
+
+
+def pointwise_workloads() -> Iterator[Workload]:
+    for shape in POINTWISE_SHAPES:
+        for dtype in (HALF, BRAIN):
+            yield dataclasses.replace(shape, dtype=dtype, out_dtype=dtype)
+
+
 def small_workloads() -> Iterator[Workload]:
     """small_conv's problems in all its dtypes."""
     shapes = [*SMALL_SHAPES, *(small_fprop(epilogue=epilogue) for epilogue in SMALL_EPILOGUES)]
@@ -172,7 +198,9 @@ def small_workloads() -> Iterator[Workload]:
 def kernels() -> list[Sm90Kernel]:
     """Every kernel that the backend proposes for some shape, in all its dtypes."""
     found: dict[Sm90Kernel, None] = {
-        launch.kernel: None for w in small_workloads() for launch in small_launches(w, Device())
+        launch.kernel: None
+        for w in (*small_workloads(), *pointwise_workloads())
+        for launch in small_launches(w, Device())
     }
     for dtype in (HALF, BRAIN):
         for zeros in (False, True):
@@ -217,6 +245,12 @@ def check_jobs(libraries: Mapping[Sm90Kernel, str]) -> list[Job]:
             if launch.kernel in libraries:
                 library = libraries[launch.kernel]
                 jobs.append(Job(launch.kernel.name, w, library, launch.swizzle))
+    for w in pointwise_workloads():
+        for launch in small_launches(w, Device()):
+            if isinstance(launch.kernel, PointwiseConvKernel) and launch.kernel in libraries:
+                name, library = launch.kernel.name, libraries[launch.kernel]
+                # With few blocks each has many tiles.
+                jobs += [Job(name, w, library, launch.swizzle, sms) for sms in (0, 2)]
     return sorted(jobs, key=lambda job: job.workload.key)
 
 

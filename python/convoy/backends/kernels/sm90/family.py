@@ -1,6 +1,6 @@
 """Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
-convolution of a network (the stem) in all directions and with what surrounds it, and fprop of small
-batches."""
+convolution of a network (the stem) in all directions and with what surrounds it, fprop of small
+batches, and 1x1 fprop with few input channels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from . import halo, image, small, space
+from . import halo, image, pointwise, small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
 from .halo import HaloConvKernel
 from .image import ImageConvKernel
 from .kernels import Sm90Kernel, StemKernel, kernel_from_json
+from .pointwise import PointwiseConvKernel
 from .small import SmallConvKernel
 from .space import Launch
 from .stem import (
@@ -83,12 +84,19 @@ def _launches(workload: Workload, device: Device) -> list[Launch]:
 
 
 def small_launches(workload: Workload, device: Device) -> list[Launch]:
-    """The kernels for small batches with all tiles and splits, best guess first."""
-    kernel, halo_kernel = small.kernel_of(workload), halo.kernel_of(workload)
-    found = [(us, Launch(kernel, swizzle=s)) for us, s in small.guesses(workload, device)]
-    if halo_kernel is not None:
-        guesses = halo.guesses(workload, device)
-        found += [(us, Launch(halo_kernel, swizzle=s)) for us, s in guesses]
+    """The kernels for small batches with all tiles and splits, and that for 1x1 convolutions, best
+    guess first."""
+    kinds = (
+        (small, None if small.too_large(workload) else small.kernel_of(workload)),
+        (halo, halo.kernel_of(workload)),
+        (pointwise, pointwise.kernel_of(workload)),
+    )
+    found = [
+        (us, Launch(kernel, swizzle=swizzle))
+        for kind, kernel in kinds
+        if kernel is not None
+        for us, swizzle in kind.guesses(workload, device)
+    ]
     return [launch for _, launch in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -96,6 +104,8 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
     """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
     if isinstance(launch.kernel, HaloConvKernel):
         return halo.why_not(launch.kernel, launch.swizzle, workload)
+    if isinstance(launch.kernel, PointwiseConvKernel):
+        return pointwise.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, ImageConvKernel):
         return image.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, SmallConvKernel):
@@ -144,6 +154,8 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         yield f"K = {w.k}", "pad K to a multiple of 8"
     if is_small(w):
         yield from small.objections(w)
+        if (reason := small.too_large(w)) and pointwise.kernel_of(w) is None:
+            yield reason, "use the cudnn or cutlass backend"
         return
     if w.op == "stem":
         yield from image.objections(w)

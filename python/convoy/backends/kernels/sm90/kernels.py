@@ -6,16 +6,25 @@ from ..instance import instance_from_json
 from .dgrad import DgradKernel
 from .halo import HaloConvKernel
 from .image import ImageConvKernel
+from .pointwise import PointwiseConvKernel
 from .small import SmallConvKernel
 from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 
 StemKernel = StemDgradKernel | StemFpropKernel | StemWgradKernel
-Sm90Kernel = DgradKernel | HaloConvKernel | ImageConvKernel | SmallConvKernel | StemKernel
+Sm90Kernel = (
+    DgradKernel
+    | HaloConvKernel
+    | ImageConvKernel
+    | PointwiseConvKernel
+    | SmallConvKernel
+    | StemKernel
+)
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
     HaloConvKernel,
     ImageConvKernel,
+    PointwiseConvKernel,
     SmallConvKernel,
     StemDgradKernel,
     StemFpropKernel,

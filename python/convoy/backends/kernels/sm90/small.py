@@ -119,10 +119,6 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of what rules the kernel out, beside what all kernels of the family need."""
     if w.c % 8:
         yield f"C = {w.c}", "pad C to a multiple of 8"
-    outputs = w.n * w.p * w.q * w.k
-    most = MOST_EXACT_OUTPUTS if _is_exact(w) else MOST_OUTPUTS
-    if outputs > most:
-        yield f"{outputs} outputs: at most {most}", "use the cudnn or cutlass backend"
     if max(w.stride) > 8:
         yield f"stride {w.stride[0]}x{w.stride[1]}: at most 8", "use the cudnn backend"
     if w.epilogue.affine_relu:
@@ -132,6 +128,13 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
     corners = (top, left, bottom - reach[0], right - reach[1])
     if max(reach) > 255 or max(map(abs, corners)) > 127:
         yield "filter or padding beyond TMA's range", "use the cudnn backend"
+
+
+def too_large(w: Workload) -> str:
+    """Return why a problem is too large for kernels for small batches; empty if it is not."""
+    outputs = w.n * w.p * w.q * w.k
+    most = MOST_EXACT_OUTPUTS if _is_exact(w) else MOST_OUTPUTS
+    return f"{outputs} outputs: at most {most}" if outputs > most else ""
 
 
 def choices(swizzle: int, tiles: int = len(TILES)) -> tuple[int, int, str] | None:
@@ -154,6 +157,8 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
         return f"{kernel.name} is of another operation, dtype or epilogue"
     if found is None or found[2] != chosen(w):
         return f"swizzle {swizzle} stands for no tile, or for another activation"
+    if reason := too_large(w):
+        return reason
     tile, split, _ = found
     if not _fits(TILES[tile], w):
         return f"{TILES[tile]} in float32"
