@@ -38,6 +38,19 @@ def test_the_best_kernels_of_resnet50(backend: str) -> None:
     assert statistics.mean(0.6 < ratio < 1.7 for ratio in ratios) > 0.9
 
 
+def test_the_pointwise_kernels_of_mobilenet() -> None:
+    best: dict[Workload, tuple[float, Candidate]] = {}
+    for record in RecordStore(sorted(paths.records_dir().glob("*mobilenet*"))):
+        workload, time = record.workload, record.measurement.kernel_us
+        if record.candidate.kernel.startswith("pointwise_conv") and workload.n > 1 and time:
+            found = time, dataclasses.replace(record.candidate, priority=0)
+            best[workload] = min(found, best.get(workload, found), key=lambda pair: pair[0])
+    assert len(best) > 30
+    ratios = [us(workload, candidate) / time for workload, (time, candidate) in best.items()]
+    assert statistics.geometric_mean(ratios) == pytest.approx(1.0, abs=0.15)
+    assert statistics.mean(0.7 < ratio < 1.4 for ratio in ratios) > 0.9
+
+
 def test_larger_and_deeper_ones_and_later_candidates_take_longer() -> None:
     assert us(CONV) < us(dataclasses.replace(CONV, n=64))
     assert us(CONV) < us(CONV, Candidate("cudnn", "eng2", priority=1))

@@ -19,8 +19,9 @@ from ..ir.workload import Workload
 
 #: A launch by backend, in microseconds, and of others.
 _LAUNCH_US, _OTHER_LAUNCH_US = {"cudnn": 2.75, "cutlass": 3.25, "hopper": 2.5}, 3.0
-#: Part of the roofline that is reached, by backend, and by others.
-_EFFICIENCY, _OTHER_EFFICIENCY = {"hopper": 0.5}, 0.65
+#: Part of the roofline that is reached, by the first of these with which a candidate's key begins,
+#: and by others.
+_EFFICIENCY, _OTHER_EFFICIENCY = {"hopper:pointwise_conv": 0.8, "hopper:": 0.5}, 0.65
 #: Latency of a step, in microseconds, and its channels.
 _STEP_US, _STEP = 0.1, 64
 #: Libraries pad channels to as many.
@@ -37,8 +38,8 @@ def unrecorded(workload: Workload, candidate: Candidate, device: Device) -> Meas
     first = _LAUNCH_US.get(backend, _OTHER_LAUNCH_US) + _STEP_US * _steps(workload)
     if backend in _LIBRARIES and workload.groups == 1:
         workload = dataclasses.replace(workload, c=-(-workload.c // _PADDED) * _PADDED)
-    efficiency = _EFFICIENCY.get(backend, _OTHER_EFFICIENCY)
-    first += roofline_us(workload, device) / efficiency
+    found = (part for start, part in _EFFICIENCY.items() if candidate.key.startswith(start))
+    first += roofline_us(workload, device) / next(found, _OTHER_EFFICIENCY)
     us = first * (1.0 + _ORDER * min(candidate.priority, _LAST))
     return Measurement(kernel_us=us, kernel_spread_us=us * _SPREAD)
 
