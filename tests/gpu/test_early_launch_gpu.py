@@ -52,3 +52,38 @@ def test_reads_what_the_kernel_before_wrote(backend: str, monkeypatch: pytest.Mo
         x = rng.uniform(-1, 1, (2, 64, 28, 28)).astype("float32")
         (got,), (want,) = (session(x) for session in sessions)
         assert l2_error(got, want) < 5e-3
+
+
+def test_a_chain_of_kernels_that_store_by_tma(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads what the one before it gave to TMA to be written."""
+    rng = np.random.default_rng(0)
+    sizes = [(192, 32), (32, 192)] * 3
+    params = {
+        f"w{i}": rng.normal(0, 0.1, (k, c, 1, 1)).astype("float32")
+        for i, (k, c) in enumerate(sizes)
+    }
+    declared = ", ".join(
+        f"%w{i}: Tensor[({k}, {c}, 1, 1), float32]" for i, (k, c) in enumerate(sizes)
+    )
+    calls = " ".join(
+        f"%{i + 1} = nn.relu(nn.conv2d(%{i}, %w{i}, channels={k}, kernel_size=[1, 1]));"
+        for i, (k, _) in enumerate(sizes)
+    )
+    text = f"""#[version = "0.0.5"]
+def @main(%data: Tensor[(16, 32, 56, 56), float32], {declared}) {{
+  %0 = %data; {calls} %{len(sizes)}
+}}
+"""
+    module = to_relax(relay.parse(text), params)
+    options = {"precision": "float16", "objective": "graph"}
+    early = convoy.build(module, "cuda", backends=("hopper", "tvm"), **options)
+    assert early.plan is not None
+    kernels = [choice.chosen.candidate.kernel for choice in early.plan.choices]
+    assert sum(kernel.startswith("pointwise_conv") for kernel in kernels) >= len(sizes) / 2
+    monkeypatch.setenv(programmatic.VARIABLE, "0")
+    plain = convoy.build(module, "cuda", backends=("tvm",), **options)
+    sessions = early.session(), plain.session()
+    for _ in range(20):
+        x = rng.uniform(-1, 1, (16, 32, 56, 56)).astype("float32")
+        (got,), (want,) = (session(x) for session in sessions)
+        assert l2_error(got, want) < 5e-3

@@ -126,12 +126,11 @@ def why_not(kernel: HaloConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
     if kernel != kernel_of(w):
         return f"{kernel.name} is of another operation, dtype, stride or epilogue"
-    chosen = small.choices(swizzle, len(TILES))
-    if chosen is None or chosen[2] != small.chosen(w):
-        return f"swizzle {swizzle} stands for no tile, or for another activation"
-    tile, split, _ = chosen
-    if not fits(TILES[tile], split, w):
-        return f"{TILES[tile]} of {split} blocks: too few steps, too much memory or too many tiles"
+    if (found := small.tile_of(swizzle, w, TILES)) is None:
+        return small.no_tile(swizzle)
+    tile, split = found
+    if not fits(tile, split, w):
+        return f"{tile} of {split} blocks: too few steps, too much memory or too many tiles"
     return ""
 
 

@@ -68,10 +68,10 @@ def why_not(kernel: PointwiseConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
     if kernel != kernel_of(w):
         return f"{kernel.name} is of another operation, dtype, filter or epilogue"
-    chosen = small.choices(swizzle, len(TILES))
-    if chosen is None or chosen[1:] != (1, small.chosen(w)):
-        return f"swizzle {swizzle} stands for no tile, or for another activation"
-    return "" if fits(TILES[chosen[0]], w) else f"{TILES[chosen[0]]}: too much memory"
+    if (found := small.tile_of(swizzle, w, TILES)) is None:
+        return small.no_tile(swizzle)
+    tile, split = found
+    return "" if split == 1 and fits(tile, w) else f"{tile} of {split} blocks: too much memory"
 
 
 def guesses(w: Workload, device: Device) -> Iterator[tuple[float, int]]:

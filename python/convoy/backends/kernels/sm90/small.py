@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
@@ -15,6 +15,8 @@ from ....ir.workload import Workload
 from ..cutlass.emit import GELU16, activation_literal, is_gelu16
 from . import source
 from .source import Sm90Library
+
+T = TypeVar("T")
 
 #: Of ``ConvoyShape.swizzle``, in the order of ``Activation`` in depthwise/epilogue.cuh. For each
 #: other activation, and for residuals behind one, there is a library.
@@ -150,20 +152,30 @@ def swizzle_of(tile: int, split: int, activation: str) -> int:
     return place * len(CHOSEN) + CHOSEN.index(activation)
 
 
+def tile_of(swizzle: int, w: Workload, tiles: Sequence[T]) -> tuple[T, int] | None:
+    """(tile, blocks of a cluster) of a swizzle; None for one that stands for none, or for another
+    activation than the launch has to choose."""
+    found = choices(swizzle, len(tiles))
+    return (tiles[found[0]], found[1]) if found is not None and found[2] == chosen(w) else None
+
+
 def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
     """Return why a launch cannot run a workload without objections; empty if it can."""
-    found = choices(swizzle)
     if kernel != kernel_of(w) or w.op not in ("fprop", "matmul"):
         return f"{kernel.name} is of another operation, dtype or epilogue"
-    if found is None or found[2] != chosen(w):
-        return f"swizzle {swizzle} stands for no tile, or for another activation"
+    if (found := tile_of(swizzle, w, TILES)) is None:
+        return no_tile(swizzle)
     if reason := too_large(w):
         return reason
-    tile, split, _ = found
-    if not _fits(TILES[tile], w):
-        return f"{TILES[tile]} in float32"
-    parts = split * TILES[tile].parts
+    tile, split = found
+    if not _fits(tile, w):
+        return f"{tile} in float32"
+    parts = split * tile.parts
     return "" if parts <= steps(w) else f"{steps(w)} steps in {parts} parts"
+
+
+def no_tile(swizzle: int) -> str:
+    return f"swizzle {swizzle} stands for no tile, or for another activation"
 
 
 def _is_exact(w: Workload) -> bool:
