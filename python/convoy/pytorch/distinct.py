@@ -34,6 +34,13 @@ from .memory import Memory, Whole
 Table = dict[Any, Callable[..., Any]]
 _aten = torch.ops.aten
 _CHECK = _aten._assert_tensor_metadata.default
+#: Operators that write to arguments, the statistics of batches, though their schemas do not say so.
+_STATISTICS = {_aten.batch_norm.default, _aten.instance_norm.default}
+#: What a program does to an input of each kind that it writes to.
+_WRITES = {
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+}
 
 
 def decompose(program: ExportedProgram, table: Table) -> ExportedProgram:
@@ -45,7 +52,7 @@ def decompose(program: ExportedProgram, table: Table) -> ExportedProgram:
     if not all(map(_is_plain, program.graph.nodes)):
         return program.run_decompositions(table)
     try:
-        return _like(program, _copy(program.graph, _pieces(program, table)))
+        return _like(program, *_copy(program.graph, _pieces(program, table)))
     except Whole:
         return program.run_decompositions(table)
 
@@ -186,10 +193,15 @@ def _decomposed(
         own = [inputs[node] for node in given[key]]
         values = [next(results) for _ in made]
         kept = {i: written[node.name] for i, node in enumerate(own) if node.name in written}
-        if kept and not call.target._schema.is_mutable:
-            raise Whole  # such as a batch norm's statistics
+        if kept and not _writes(call):
+            raise Whole
         pieces[key] = _Piece(own, _between(own, [*values, *kept.values()]), values, kept)
     return pieces
+
+
+def _writes(call: Node) -> bool:
+    """Whether a call may write to its arguments."""
+    return call.target._schema.is_mutable or call.target in _STATISTICS
 
 
 def _given(graph: Graph, calls: dict[str, Node]) -> dict[str, list[Node]]:
@@ -201,11 +213,7 @@ def _given(graph: Graph, calls: dict[str, Node]) -> dict[str, list[Node]]:
         given[key] = []
         for like in _inputs(call):
             types.append(_type_of(like.meta["val"]))
-            place = (
-                key if call.target._schema.is_mutable else "",
-                types[-1],
-                types.count(types[-1]),
-            )
+            place = (key if _writes(call) else "", types[-1], types.count(types[-1]))
             if place not in known:
                 known[place] = _placeholder(graph, like)
             given[key].append(known[place])
@@ -274,17 +282,20 @@ def _program(graph: Graph, like: ExportedProgram) -> ExportedProgram:
     )
 
 
-def _copy(graph: Graph, pieces: dict[str, _Piece]) -> Graph:
-    """A graph with pieces in the place of calls."""
+def _copy(graph: Graph, pieces: dict[str, _Piece]) -> tuple[Graph, list[Node]]:
+    """A graph with pieces in the place of calls, and its inputs that it writes to: their new values
+    are its first outputs."""
     made, memory, moved = Graph(), Memory(graph), False
+    written: list[Node] = []
     for node in graph.nodes:
         if node.op == "placeholder":
             copy = made.node_copy(node)
             copy.name = node.name  # which may be one that a graph gives to nothing else, as "input"
-            memory.values[node] = [copy]
-            memory.keep(copy)
+            memory.add_input(node, copy)
         elif node.op == "output":
-            made.node_copy(node, memory.value)
+            written = [one for one in memory.inputs if memory.value(one) is not memory.inputs[one]]
+            results = [memory.value(one) for one in (*written, *node.args[0])]
+            made.output(tuple(results)).meta.update(node.meta)
         elif node.target is operator.getitem:
             memory.values[node] = [memory.values[node.args[0]][node.args[1]]]
         elif node.target is not _CHECK:
@@ -295,7 +306,7 @@ def _copy(graph: Graph, pieces: dict[str, _Piece]) -> Graph:
         for view in made.find_nodes(op="call_function", target=_aten.view.default):
             view.target = _aten.reshape.default
     made.eliminate_dead_code()
-    return made
+    return made, written
 
 
 def _moved(call: Node, results: Sequence[Node]) -> bool:
@@ -319,15 +330,27 @@ def _reads_memory(node: Node) -> bool:
     return not returns or any(one.alias_info is not None for one in returns)
 
 
-def _like(program: ExportedProgram, graph: Graph) -> ExportedProgram:
-    """A program with another graph, of the same inputs, outputs and parameters."""
+def _written_as(spec: InputSpec) -> tuple[OutputKind, str]:
+    """(kind, target) of the output that has the new value of an input. Raises Whole for an input
+    that no output can be for."""
+    if spec.kind not in _WRITES:
+        raise Whole
+    return _WRITES[spec.kind], spec.target or spec.arg.name
+
+
+def _like(program: ExportedProgram, graph: Graph, written: Sequence[Node]) -> ExportedProgram:
+    """A program with another graph, of the same inputs, outputs and parameters, that writes to some
+    inputs."""
     results = [TensorArgument(node.name) for node in graph.output_node().args[0]]
     signature, (entry, *_) = program.graph_signature, program.module_call_graph
+    inputs = {spec.arg.name: spec for spec in signature.input_specs}
+    kept = [(spec.kind, spec.target) for spec in signature.output_specs]
+    kinds = [*(_written_as(inputs[node.name]) for node in written), *kept]
     outputs = [
-        OutputSpec(spec.kind, result, spec.target)
-        for spec, result in zip(signature.output_specs, results, strict=True)
+        OutputSpec(kind, result, target)
+        for (kind, target), result in zip(kinds, results, strict=True)
     ]
-    called = dataclasses.replace(entry.signature, outputs=results)
+    called = dataclasses.replace(entry.signature, outputs=results[len(written) :])
     return ExportedProgram(
         GraphModule(program.graph_module, graph),
         graph,

@@ -26,10 +26,12 @@ class Memory:
 
     Attributes:
         values: The tensors of each result, by nodes of the original.
+        inputs: What was given for each input.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.values: dict[Node, Sequence[Node]] = {}
+        self.inputs: dict[Node, Node] = {}
         self._owner: dict[Node, Node] = {}
         self._fixed: set[Node] = set()
         self._last_use: dict[Node, Node] = {
@@ -41,10 +43,8 @@ class Memory:
         (value,) = self.values[node]
         return value
 
-    def keep(self, value: Node) -> None:
-        """Add an input, which must not be written to."""
-        self._owner[value] = value
-        self._fixed.add(value)
+    def add_input(self, node: Node, value: Node) -> None:
+        self.values[node], self.inputs[node], self._owner[value] = [value], value, value
 
     def define(self, value: Node) -> None:
         """Add the result of a call that writes nothing: a view has the memory of its base, and each
@@ -69,7 +69,7 @@ class Memory:
         """Have a value be another one from ``call`` on, and with it what it is a view of.
 
         Raises:
-            Whole: Its memory is that of an input, or of another value that is used later.
+            Whole: Its memory is that of another value that is used later.
         """
         owner, replaced = self._owner[before], {before: after}
         if self._owner[after] is not after:
