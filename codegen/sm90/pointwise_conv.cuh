@@ -15,8 +15,7 @@
 
 namespace convoy::sm90 {
 
-// The tiles of a block: every `count`-th one, beginning at its place among the blocks that have the
-// same channels.
+// The tiles of a block: every `step`-th one, from its place among the blocks with the same channels.
 struct PointwiseTiles {
   const int first, step, end;
   __device__ explicit PointwiseTiles(int end) : first(blockIdx.z), step(gridDim.z), end(end) {}
@@ -82,7 +81,7 @@ struct PointwiseConsumer {
     pin(d);
   }
 
-  // What is left of the tile before has been read when this returns, to the leading thread.
+  // The leading thread waits until TMA has read the tile before, and has it bring the residual.
   __device__ void begin(int tile) const {
     if (!leads) return;
     wait_stores_read<0>();
