@@ -11,7 +11,7 @@ from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
 from convoy.cost.offers import price_workloads
 from convoy.errors import CompileFailed
-from convoy.ir.candidate import Candidate, Decline
+from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
@@ -250,38 +250,6 @@ def test_only_compiled_kernels_count_by_default(measured):
     assert measured == [(SMALL, "a", "k2")]
     assert [d.backend for d in found[SMALL].declines] == ["b"]
     assert 'kernels="all"' in found[SMALL].declines[0].remedy
-
-
-def test_kernels_are_compiled_for_what_nothing_else_takes(measured):
-    class Declining(Listed):
-        def accepts(self, workload, device):
-            return Decline(self.name, "never")
-
-    backends = [Listed("a", []), Declining("b")]
-    found = price_workloads([SMALL], backends, Device(), costs(backends, measured, None), True)
-    assert len(measured) == 5 and backends[0].prepared
-    assert [d.backend for d in found[SMALL].declines] == ["b"]
-
-
-def test_an_alternative_that_is_compiled_already_spares_the_compiler(measured):
-    class Fused(Listed):
-        """Takes the fused alternative alone."""
-
-        def accepts(self, workload, device):
-            return None if workload == LARGE else Decline(self.name, "nothing is fused")
-
-    class Bare(Fused):
-        def accepts(self, workload, device):
-            return None if workload == SMALL else Decline(self.name, "something is fused")
-
-    backends = [Fused("a", []), Bare("b", ["k0"])]
-    model = costs(backends, measured, None)
-    found = price_workloads([LARGE, SMALL], backends, Device(), model, True, [[LARGE, SMALL]])
-    assert not found[LARGE].measured and not backends[0].prepared
-    assert [offer.candidate.kernel for offer in found[SMALL].measured] == ["k0"]
-    backends[1].compiled = []
-    found = price_workloads([LARGE, SMALL], backends, Device(), model, True, [[LARGE, SMALL]])
-    assert len(found[LARGE].measured) == 5, "now nothing else takes the operation"
 
 
 class Chained(Listed):

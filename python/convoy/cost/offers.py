@@ -32,7 +32,7 @@ def price_workloads(
         backends: Backends that may run it, in order of preference.
         device: The GPU that it will run on.
         costs: Where measurements come from; it is told of all candidates before the first one.
-        compiled: As for :func:`price`.
+        compiled: Whether only kernels count that need no compiler run.
         operations: Workloads that are alternatives for one operation, of which one will do; by
             default each workload is an operation.
 
@@ -42,10 +42,6 @@ def price_workloads(
     """
     found = {workload: Offers(workload) for workload in workloads}
     proposals = _proposals(found, backends, device, costs, compiled)
-    if compiled and (bare := _bare(proposals, operations)):
-        again = {workload: Offers(workload) for workload in bare}
-        proposals |= _proposals(again, backends, device, costs, compiled=False)
-        found |= again
     if operations is not None:
         costs.weigh(Counter(workload for own in operations for workload in set(own)))
     costs.prefetch(list(proposals.items()))
@@ -69,21 +65,6 @@ def _add(
 def declined(offers: Mapping[Workload, Offers]) -> set[Declined]:
     """Return the backends' declines by workload."""
     return {(d.backend, workload) for workload, own in offers.items() for d in own.declines}
-
-
-def _bare(
-    proposals: Mapping[Workload, Sequence[Candidate]],
-    operations: Sequence[Collection[Workload]] | None,
-) -> list[Workload]:
-    """Workloads of operations none of whose alternatives has a candidate."""
-    if operations is None:
-        operations = [[workload] for workload in proposals]
-    return [
-        workload
-        for alternatives in operations
-        if not any(proposals.get(workload, ("earlier",)) for workload in alternatives)
-        for workload in alternatives
-    ]
 
 
 def _proposals(

@@ -35,7 +35,7 @@ def price(
         costs: Where measurements come from.
         joint: Whether the whole graph is going to be searched: then subgraphs that compute several
             roots at once are priced as well and, as far as that takes no measuring, all others.
-        compiled: Whether only kernels count that need no compiler run; where no alternative of an
+        compiled: Whether only kernels count that need no compiler run; where no subgraph with an
             operation has any, those of all backends do.
 
     Returns:
@@ -77,7 +77,27 @@ def _asked(
         none = declined(asked)
         again = (w for graph in graphs for w in plausible_workloads(graph, names, False, none))
         new = [workload for workload in dict.fromkeys(again) if workload not in asked]
+    if compiled and (bare := _without_kernels(graphs, names, asked)):
+        operations = _operations(graphs, names, {})
+        asked |= price_workloads(bare, backends, device, costs, False, operations)
     return asked
+
+
+def _without_kernels(
+    graphs: Sequence[MatchGraph], backends: Collection[str], asked: Mapping[Workload, Offers]
+) -> list[Workload]:
+    """The longest subgraphs of operations that no kernel computes, alone or with others."""
+    found: list[Workload] = []
+    for graph in graphs:
+        computed: set[str] = set()
+        for subgraph in graph.subgraphs:
+            offers = asked.get(subgraph.workload) if subgraph.workload is not None else None
+            if offers is not None and (offers.measured or offers.unmeasured):
+                computed.add(subgraph.root)
+        for group in plausible(graph, backends):
+            if group[0].root not in computed:
+                found += [subgraph.require_workload() for subgraph in group]
+    return list(dict.fromkeys(found))
 
 
 def _wanted(
