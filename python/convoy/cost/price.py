@@ -67,7 +67,8 @@ def _asked(
     compiled: bool,
 ) -> dict[Workload, Offers]:
     """The offers of the workloads that matter; where a backend has no kernel for the longest
-    subgraph of an operation, those of shorter ones as well."""
+    subgraph of an operation, those of shorter ones as well; where none of them has a compiled one,
+    those that a compiler would make for the longest."""
     names = [backend.name for backend in backends]
     asked: dict[Workload, Offers] = {}
     new = list(dict.fromkeys(w for graph in graphs for w in _wanted(graph, names, costs, joint)))
