@@ -70,7 +70,7 @@ def test_torch_export(detached: bool) -> None:
     (y,) = built.session()(x.numpy())
     assert np.abs(y - want).max() <= 1e-5 * np.abs(want).max()
 
-    placed = convoy.place(mod, params, backends=("cutlass", "tvm"))
+    placed = convoy.place(mod, params, backends=("cutlass", "tvm"), kernels="all")
     epilogues = [choice.workload.epilogue.name for choice in placed.plan.choices]
     assert epilogues.count("residual_bias_silu") == 2 and "bias_clip[0,6]" in epilogues
     depthwise, classifier = placed.native
