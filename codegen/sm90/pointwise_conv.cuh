@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksOfSm)
   }
   __syncthreads();
   const PointwiseTiles tiles((params.shape.pixels + Config::kRows - 1) / Config::kRows);
-  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be a warp's
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // uniform in a warp
   if (group == Config::kGroups) {
     if (threadIdx.x % 32 == 0) produce(params, shared, tiles);
     return;

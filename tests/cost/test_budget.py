@@ -6,16 +6,21 @@ import threading
 from collections.abc import Sequence
 
 import pytest
+from tvm.relax import op
 
 from convoy.backends.base import Backend, Binary
 from convoy.cost.measured import MeasuredCost
 from convoy.cost.offers import price_workloads
+from convoy.cost.price import price
 from convoy.errors import CompileFailed
-from convoy.ir.candidate import Candidate
+from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
+from convoy.normalize.normal_form import normalize
+from convoy.partition.partition import partition
 
+from ..graph.nets import Net
 from ..helpers.unrecorded import Unrecorded
 
 SMALL = Workload("fprop", 1, 8, 8, 8, 8, 3, 3)
@@ -250,6 +255,62 @@ def test_only_compiled_kernels_count_by_default(measured):
     assert measured == [(SMALL, "a", "k2")]
     assert [d.backend for d in found[SMALL].declines] == ["b"]
     assert 'kernels="all"' in found[SMALL].declines[0].remedy
+
+
+def offers_by_epilogue(backends, measured):
+    """What a convolution with SiLU is offered where only compiled kernels count."""
+    net = Net((1, 8, 8, 8))
+    mod = normalize(net.finish(net.emit(op.nn.silu(net.conv(net.x, 8, 3)))))
+    graph = partition(mod, backends, Device())
+    found = price([graph], backends, Device(), costs(backends, measured, None), compiled=True)
+    return {workload.epilogue.name or "none": offers for workload, offers in found.items()}
+
+
+def test_kernels_are_compiled_for_what_nothing_else_takes(measured):
+    class Declining(Listed):
+        def accepts(self, workload, device):
+            return Decline(self.name, "never")
+
+    backends = [Listed("a", []), Declining("b")]
+    found = offers_by_epilogue(backends, measured)
+    assert len(measured) == 5 and backends[0].prepared
+    assert len(found["silu"].measured) == 5, "the longest subgraph alone"
+
+
+def test_an_alternative_that_is_compiled_already_spares_the_compiler(measured):
+    class Fused(Listed):
+        """Takes the fused alternative alone."""
+
+        def accepts(self, workload, device):
+            fused = workload.epilogue.activation == "silu"
+            return None if fused else Decline(self.name, "nothing is fused")
+
+    class Bare(Listed):
+        def accepts(self, workload, device):
+            fused = workload.epilogue.activation == "silu"
+            return Decline(self.name, "something is fused") if fused else None
+
+    backends = [Fused("a", []), Bare("b", ["k0"])]
+    found = offers_by_epilogue(backends, measured)
+    assert not found["silu"].measured and not backends[0].prepared
+    assert [offer.candidate.kernel for offer in found["none"].measured] == ["k0"]
+    backends[1].compiled = []
+    found = offers_by_epilogue(backends, measured)
+    assert len(found["silu"].measured) == 5, "now nothing else takes the operation"
+
+
+def test_less_is_fused_where_that_spares_the_compiler(measured):
+    """By a backend that takes both and has compiled one."""
+
+    class Both(Listed):
+        def propose(self, workload, device):
+            return [Candidate(self.name, workload.epilogue.name or "none")]
+
+    backends = [Both("a", ["none"])]
+    found = offers_by_epilogue(backends, measured)
+    assert backends[0].prepared == ["none"]
+    assert [kernel for _, _, kernel in measured] == ["none"]
+    assert not found["silu"].measured
 
 
 class Chained(Listed):

@@ -135,8 +135,8 @@ class Runs:
         self._alike = [*alike.values()]
         order = [i for members in self._alike for i in members]
         self._starts = [*itertools.accumulate((blocks[i] for i in order), initial=0)]
-        self._pointers = _local(max(map(len, tensors)), "uint64")
-        self._sizes = _local(2, "int32")
+        self._pointers = local(max(map(len, tensors)), "uint64")
+        self._sizes = local(2, "int32")
 
     @property
     def blocks(self) -> int:
@@ -204,7 +204,8 @@ def arguments(
     return found
 
 
-def _local(size: int, dtype: str) -> tirx.Buffer:
+def local(size: int, dtype: str) -> tirx.Buffer:
+    """Declare registers of a thread."""
     return T.sblock_alloc_buffer((size,), dtype, scope="local")
 
 
@@ -221,7 +222,7 @@ class _Run:
         for i, dtype in enumerate(dtypes):
             key = (what, i, dtype)
             if key not in self._held:
-                self._held[key] = _local(4, dtype)
+                self._held[key] = local(4, dtype)
             found.append(self._held[key])
         return found
 

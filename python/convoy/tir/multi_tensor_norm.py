@@ -10,7 +10,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
-from .multi_tensor import THREADS, Found, Item, Runs, arguments
+from .multi_tensor import THREADS, Found, Item, Runs, arguments, local
 
 #: Vectors of a thread: a block has a run of one tensor.
 _STEPS = 8
@@ -30,10 +30,9 @@ def kernel(name: str, items: Sequence[Item]) -> tirx.PrimFunc:
             runs = Runs(items, read, [*map(blocks, items)])
             partial = T.arg("partial", T.buffer((runs.blocks,), "float32"))
             shared = T.sblock_alloc_buffer((THREADS,), "float32", scope="shared")
-            total = T.sblock_alloc_buffer((1,), "float32", scope="local")
+            total = local(1, "float32")
             held = {
-                dtype: T.sblock_alloc_buffer((4,), dtype, scope="local")
-                for dtype in dict.fromkeys(item.inputs[0] for item in items)
+                dtype: local(4, dtype) for dtype in dict.fromkeys(item.inputs[0] for item in items)
             }
             with T.thread_binding(0, runs.blocks, thread="blockIdx.x") as block:
                 with _threads() as thread:

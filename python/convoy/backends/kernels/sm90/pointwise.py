@@ -71,7 +71,9 @@ def why_not(kernel: PointwiseConvKernel, swizzle: int, w: Workload) -> str:
     if (found := small.tile_of(swizzle, w, TILES)) is None:
         return small.no_tile(swizzle)
     tile, split = found
-    return "" if split == 1 and fits(tile, w) else f"{tile} of {split} blocks: too much memory"
+    if split > 1:
+        return f"clusters of {split} blocks: a block works alone"
+    return "" if fits(tile, w) else f"{tile}: too much memory"
 
 
 def guesses(w: Workload, device: Device) -> Iterator[tuple[float, int]]:

@@ -175,6 +175,7 @@ def why_not(kernel: SmallConvKernel, swizzle: int, w: Workload) -> str:
 
 
 def no_tile(swizzle: int) -> str:
+    """Return what is wrong with a swizzle for which :func:`tile_of` finds nothing."""
     return f"swizzle {swizzle} stands for no tile, or for another activation"
 
 
