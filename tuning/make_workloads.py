@@ -6,6 +6,7 @@
     python tuning/make_workloads.py resnet50 --op training --batches 8 64
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
     python tuning/make_workloads.py --op stem            # first convolutions of other networks
+    python tuning/make_workloads.py --op expand_depthwise   # inverted residuals of torchvision's
 
 A list holds the workloads that placement on an H200 needs measurements of: each distinct
 convolution with each epilogue that may be fused into it, and parallel branches with one input as
@@ -61,6 +62,13 @@ STEMS: tuple[tuple[int, int, int, int, int, tuple[int, int, int] | None, str], .
 #: Their batch sizes in float32, and of images that come in 16 bits.
 STEM_BATCHES = {"float32": (1, 8, 64), "float16": (1, 8)}
 
+#: Networks of torchvision with inverted residuals, and their batch sizes.
+INVERTED = (
+    *("mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b0"),
+    *("efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_v2_s", "mnasnet1_0"),
+)
+INVERTED_BATCHES = (1, 8, 32, 64)
+
 TRAINED: dict[str, Callable[[int], LossModule]] = {"resnet50": trained_resnet50}
 
 
@@ -106,12 +114,36 @@ def stems() -> list[Workload]:
     return found
 
 
+def inverted_residuals() -> list[Workload]:
+    """1x1 convolutions with the depthwise ones behind them of :data:`INVERTED` in float16."""
+    import torch
+    import torchvision
+
+    from convoy.normalize.normal_form import normalize
+    from convoy.partition.subgraphs import find_subgraphs
+    from convoy.pytorch.importer import to_relax, trace
+    from convoy.pytorch.structure import flatten
+
+    found: dict[Workload, None] = {}
+    for name in INVERTED:
+        network = torchvision.models.get_model(name).eval()
+        inputs, structure = flatten(((torch.randn(1, 3, 224, 224),), {}))
+        module = normalize(to_relax(trace(network, structure, inputs).program), dtype="float16")
+        every = (subgraph.require_workload() for subgraph in find_subgraphs(module))
+        found.update(dict.fromkeys(w for w in every if w.op == "expand_depthwise"))
+    return [dataclasses.replace(w, n=n) for n in INVERTED_BATCHES for w in found]
+
+
+#: Lists of one operator for all networks.
+SHARED = {"stem": ("stems", stems), "expand_depthwise": ("inverted-residuals", inverted_residuals)}
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = made.add_argument
     add("networks", nargs="*", help=f"of {', '.join(NETWORKS)}; all")
     add("--batches", nargs="+", type=int, default=BATCHES)
-    add("--op", choices=("fprop", "dgrad", "wgrad", "training", "stem"), default="fprop")
+    add("--op", choices=("fprop", "dgrad", "wgrad", "training", *SHARED), default="fprop")
     add("--precision", default="float16")
     add("--out", type=Path, default=Path(__file__).parent / "workloads")
     return made
@@ -119,11 +151,13 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     options = parser().parse_args()
-    if options.op == "stem":
+    if options.op in SHARED:
         if options.networks:
-            parser().error(f"{options.networks[0]} with --op stem: one list for all networks")
-        path = options.out / "stems-fprop-float16.jsonl"
-        print(f"{path}: {write(path, stems())} workloads")
+            name = options.networks[0]
+            parser().error(f"{name} with --op {options.op}: one list for all networks")
+        name, make = SHARED[options.op]
+        path = options.out / f"{name}-fprop-float16.jsonl"
+        print(f"{path}: {write(path, make())} workloads")
         return
     if unknown := set(options.networks) - NETWORKS.keys():
         parser().error(f"network {min(unknown)}: not one of {', '.join(NETWORKS)}")

@@ -36,6 +36,7 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.sm90.expand_depthwise import ExpandDepthwiseKernel
 from convoy.backends.kernels.sm90.halo import HaloConvKernel
 from convoy.backends.kernels.sm90.image import ImageConvKernel
 from convoy.backends.kernels.sm90.pointwise import PointwiseConvKernel
@@ -211,6 +212,7 @@ def small() -> Iterator[tuple[str, Kernel]]:
             if dtype in HALF_DTYPES:
                 yield "hopper", PointwiseConvKernel(dtype, *epilogue)
     for dtype in HALF_DTYPES:
+        yield "hopper", ExpandDepthwiseKernel(dtype)
         yield "hopper", ImageConvKernel(dtype)
 
 

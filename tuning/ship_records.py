@@ -32,6 +32,7 @@ NETWORKS = (
     "mobilenet_v2",
     "resnext50",
     "stems",
+    "inverted-residuals",
 )
 
 

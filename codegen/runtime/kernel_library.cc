@@ -1,5 +1,5 @@
-// Backend "kernel": compiled kernel libraries that follow convoy/kernel_abi.h or, for attention,
-// convoy/attention_abi.h, carried in the module as bytes and opened from memory.
+// Backend "kernel": compiled kernel libraries that follow convoy/kernel_abi.h or the header of a
+// problem of another kind, carried in the module as bytes and opened from memory.
 #include "kernel_library.h"
 
 #include <dlfcn.h>
@@ -7,6 +7,7 @@
 #include <tvm/ffi/error.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -57,6 +58,45 @@ void* OpenBytes(const std::string& name, const tvm::ffi::Bytes& bytes) {
   return library;
 }
 
+// The kinds of problems, each with the function that gives the version of its ABI and a library's
+// other functions for it.
+struct Kind {
+  const char* abi;
+  int32_t version;
+  void (*resolve)(void* handle, KernelLibrary* library);
+};
+
+const Kind kKinds[] = {
+    {"convoy_kernel_attention_abi", CONVOY_ATTENTION_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_attention_check", &library->attention_check);
+       Resolve(handle, "convoy_kernel_attention_prepare", &library->attention_prepare);
+     }},
+    {"convoy_kernel_stem_abi", CONVOY_STEM_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_stem_check", &library->stem_check);
+       Resolve(handle, "convoy_kernel_stem_prepare", &library->stem_prepare);
+     }},
+    {"convoy_kernel_expansion_abi", CONVOY_EXPANSION_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_expansion_check", &library->expansion_check);
+       Resolve(handle, "convoy_kernel_expansion_prepare", &library->expansion_prepare);
+     }},
+    {"convoy_kernel_abi", CONVOY_KERNEL_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_check", &library->check);
+       Resolve(handle, "convoy_kernel_workspace", &library->workspace);
+       Resolve(handle, "convoy_kernel_prepare", &library->prepare);
+     }},
+};
+
+// The kind of a library; the last, of convolutions and GEMMs, where it has no other's function.
+const Kind& KindOf(void* handle) {
+  const Kind* last = std::end(kKinds) - 1;
+  return *std::find_if(std::begin(kKinds), last,
+                       [&](const Kind& kind) { return dlsym(handle, kind.abi) != nullptr; });
+}
+
 // One library for the process and each content hash; never closed, since kernels may be running.
 const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& bytes) {
   static auto* mutex = new std::mutex;
@@ -66,30 +106,15 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   if (it != libraries->end()) return it->second;
   void* handle = OpenBytes(name, bytes);
   KernelLibrary library;
-  bool attention = dlsym(handle, "convoy_kernel_attention_abi") != nullptr;
-  bool stem = dlsym(handle, "convoy_kernel_stem_abi") != nullptr;
-  auto [function, expected] =
-      attention ? std::pair("convoy_kernel_attention_abi", CONVOY_ATTENTION_ABI_VERSION)
-      : stem    ? std::pair("convoy_kernel_stem_abi", CONVOY_STEM_ABI_VERSION)
-                : std::pair("convoy_kernel_abi", CONVOY_KERNEL_ABI_VERSION);
+  const Kind& kind = KindOf(handle);
   decltype(&convoy_kernel_abi) abi;
-  Resolve(handle, function, &abi);
-  if (abi() != expected) {
+  Resolve(handle, kind.abi, &abi);
+  if (abi() != kind.version) {
     TVM_FFI_THROW(LibraryVersionMismatch)
         << "kernel library " << name << " follows ABI " << abi() << "; this convoy's is "
-        << expected << ". Build the module again";
+        << kind.version << ". Build the module again";
   }
-  if (attention) {
-    Resolve(handle, "convoy_kernel_attention_check", &library.attention_check);
-    Resolve(handle, "convoy_kernel_attention_prepare", &library.attention_prepare);
-  } else if (stem) {
-    Resolve(handle, "convoy_kernel_stem_check", &library.stem_check);
-    Resolve(handle, "convoy_kernel_stem_prepare", &library.stem_prepare);
-  } else {
-    Resolve(handle, "convoy_kernel_check", &library.check);
-    Resolve(handle, "convoy_kernel_workspace", &library.workspace);
-    Resolve(handle, "convoy_kernel_prepare", &library.prepare);
-  }
+  kind.resolve(handle, &library);
   Resolve(handle, "convoy_kernel_state_bytes", &library.state_bytes);
   Resolve(handle, "convoy_kernel_launch", &library.launch);
   Resolve(handle, "convoy_kernel_error", &library.error);
@@ -211,6 +236,9 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
   }
   if (request.function.workload.op == Op::kStem) {
     return BuildStem(library, request.function, sm_count);
+  }
+  if (request.function.workload.op == Op::kExpandDepthwise) {
+    return BuildExpansion(library, request.function, sm_count);
   }
   return std::make_unique<KernelExecutable>(library, request.function, sm_count);
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "convoy/attention_abi.h"
+#include "convoy/expansion_abi.h"
 #include "convoy/kernel_abi.h"
 #include "convoy/programmatic_abi.h"
 #include "convoy/stem_abi.h"
@@ -15,10 +16,11 @@
 
 namespace convoy {
 
-// Functions of convoy/kernel_abi.h or, where `attention_prepare` is there, of
-// convoy/attention_abi.h, or of convoy/stem_abi.h where `stem_prepare` is; those of the others are
-// null, and so are `launch_programmatic` where the kernel starts only when its predecessor has ended
-// and `prepare_strided` where it takes compact operands only.
+// Functions of convoy/kernel_abi.h or, where `attention_prepare`, `stem_prepare` or
+// `expansion_prepare` is there, of convoy/attention_abi.h, convoy/stem_abi.h or
+// convoy/expansion_abi.h; those of the others are null, and so are `launch_programmatic` where the
+// kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
+// operands only.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;
@@ -27,6 +29,8 @@ struct KernelLibrary {
   decltype(&convoy_kernel_attention_prepare) attention_prepare = nullptr;
   decltype(&convoy_kernel_stem_check) stem_check = nullptr;
   decltype(&convoy_kernel_stem_prepare) stem_prepare = nullptr;
+  decltype(&convoy_kernel_expansion_check) expansion_check = nullptr;
+  decltype(&convoy_kernel_expansion_prepare) expansion_prepare = nullptr;
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
   decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
@@ -37,7 +41,7 @@ struct KernelLibrary {
 class KernelCall : public Prepared {
  public:
   // `programmatic`: launched before its predecessor has ended, where the library can be.
-  // `constant_weights`: nothing on the device writes the operand b any more.
+  // `constant_weights`: nothing on the device writes the filters any more.
   KernelCall(const KernelLibrary& library, size_t state_bytes, bool programmatic = false,
              bool constant_weights = false)
       : library_(library),
@@ -70,5 +74,7 @@ std::unique_ptr<Executable> BuildAttention(const KernelLibrary& library,
                                            const FunctionSpec& function);
 std::unique_ptr<Executable> BuildStem(const KernelLibrary& library, const FunctionSpec& function,
                                       int sm_count);
+std::unique_ptr<Executable> BuildExpansion(const KernelLibrary& library,
+                                           const FunctionSpec& function, int sm_count);
 
 }  // namespace convoy

@@ -24,9 +24,13 @@ T Choose(const json::Object& object, const char* field, const Choice<T> (&choice
   return T();
 }
 
-constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},         {"dgrad", Op::kDgrad},
-                               {"wgrad", Op::kWgrad},         {"matmul", Op::kMatmul},
-                               {"attention", Op::kAttention}, {"stem", Op::kStem}};
+constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
+                               {"dgrad", Op::kDgrad},
+                               {"wgrad", Op::kWgrad},
+                               {"matmul", Op::kMatmul},
+                               {"attention", Op::kAttention},
+                               {"stem", Op::kStem},
+                               {"expand_depthwise", Op::kExpandDepthwise}};
 constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
                                      {"float16", Dtype::kFloat16},
                                      {"bfloat16", Dtype::kBfloat16},
@@ -197,9 +201,46 @@ void ListStem(Workload* load) {
   load->num_outputs = 1;
 }
 
+Expansion ParseExpansion(const json::Object& object, const Workload& load) {
+  Expansion expansion;
+  expansion.channels = Require<int64_t>(object, "channels");
+  if (Find(object, "epilogue") != nullptr) {
+    expansion.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
+  }
+  bool depthwise = load.groups == load.c && load.k == load.c && load.out_dtype == load.dtype;
+  bool extent = expansion.channels >= 1 && expansion.channels <= INT32_MAX;
+  bool second = false;
+  for (const Epilogue& epilogue : {load.epilogue, expansion.epilogue}) {
+    second = second || epilogue.residual || epilogue.affine_relu;
+  }
+  if (!depthwise || !extent || second) {
+    TVM_FFI_THROW(InvalidWorkload)
+        << "expansion " << json::Stringify(object)
+        << "; expected channels, and a depthwise convolution of one type with as many results as "
+           "channels, with neither a residual nor a second result";
+  }
+  return expansion;
+}
+
+void ListExpansion(Workload* load) {
+  const Expansion& expansion = load->expansion;
+  Dtype dtype = load->dtype;
+  std::vector<Operand>& list = load->operands;
+  list = {{Role::kX, "x", {load->n, load->h, load->w, expansion.channels}, dtype},
+          {Role::kW, "w", {load->k, load->r, load->s, 1}, dtype},
+          {Role::kExpand, "expand", {load->k, expansion.channels}, dtype}};
+  if (expansion.epilogue.bias) {
+    list.push_back({Role::kExpandBias, "expand_bias", {load->k}, dtype});
+  }
+  if (load->epilogue.bias) list.push_back({Role::kBias, "bias", {load->k}, dtype});
+  list.push_back({Role::kY, "y", {load->n, load->p, load->q, load->k}, dtype});
+  load->num_outputs = 1;
+}
+
 void ListOperands(Workload* load) {
   if (load->op == Op::kAttention) return ListAttention(load);
   if (load->op == Op::kStem) return ListStem(load);
+  if (load->op == Op::kExpandDepthwise) return ListExpansion(load);
   bool matmul = load->op == Op::kMatmul;
   using Shape = std::vector<int64_t>;
   Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
@@ -278,6 +319,7 @@ void ParseRowStrides(const json::Object& object, Workload* load) {
                            [&](const Operand& operand) { return operand.name == key; });
     bool sliceable = it != load->operands.end() && it->shape.size() > 1 && !load->is_batched() &&
                      load->op != Op::kAttention && load->op != Op::kStem &&
+                     load->op != Op::kExpandDepthwise &&
                      (it->role == Role::kX || it->role == Role::kY || it->role == Role::kResidual);
     int64_t stride = value.cast<int64_t>();
     if (!sliceable || stride < it->shape.back() || stride > INT32_MAX) {
@@ -362,6 +404,9 @@ Workload Workload::FromJson(const json::Object& object) {
     load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);
   }
   if (load.op == Op::kStem) load.stem = ParseStem(Require<json::Object>(object, "stem"), load);
+  if (load.op == Op::kExpandDepthwise) {
+    load.expansion = ParseExpansion(Require<json::Object>(object, "expansion"), load);
+  }
   ListOperands(&load);
   if (Find(object, "row_strides") != nullptr) {
     ParseRowStrides(Require<json::Object>(object, "row_strides"), &load);

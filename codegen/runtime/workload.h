@@ -12,7 +12,7 @@
 
 namespace convoy {
 
-enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention, kStem };
+enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention, kStem, kExpandDepthwise };
 enum class Dtype { kFloat32, kFloat16, kBfloat16, kInt8, kInt32 };
 enum class Activation {
   kNone,
@@ -31,7 +31,21 @@ enum class Activation {
 };
 
 // What an operand is to the forward convolution.
-enum class Role { kX, kW, kY, kResidual, kBias, kScale, kShift, kY2, kQuery, kKey, kValue };
+enum class Role {
+  kX,
+  kW,
+  kY,
+  kResidual,
+  kBias,
+  kScale,
+  kShift,
+  kY2,
+  kQuery,
+  kKey,
+  kValue,
+  kExpand,
+  kExpandBias,
+};
 
 constexpr int kMaxOperands = 8;
 
@@ -82,6 +96,12 @@ struct Stem {
   int64_t p = 1, q = 1;              // of the result
 };
 
+// The 1x1 convolution of x (n,h,w,channels) whose result a depthwise convolution reads.
+struct Expansion {
+  int64_t channels = 1;
+  Epilogue epilogue;  // a bias and an activation at most
+};
+
 // The third spatial axis, outermost, of a convolution over volumes: d planes of the input, t of the
 // filter, o of the output.
 struct Depth {
@@ -108,6 +128,7 @@ struct Workload {
   Epilogue epilogue;
   Attention attention;            // only of kAttention
   Stem stem;                      // only of kStem
+  Expansion expansion;            // only of kExpandDepthwise
   std::vector<Operand> operands;  // in call order, outputs last
   int num_outputs;
 

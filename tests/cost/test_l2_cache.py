@@ -12,6 +12,7 @@ from convoy.cost import l2_cache
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
+from convoy.ir.expansion import Expansion
 from convoy.ir.measurement import Measurement
 from convoy.ir.objective import device_us
 from convoy.ir.offer import Offer, Offers
@@ -134,3 +135,17 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, stays: bool) -> N
         measured = choice.chosen.measurement
         longer = 0.0 if stays else share(choice.workload)
         assert device_us(measured) - measured.kernel_us == pytest.approx(longer)
+
+
+@pytest.mark.parametrize("staying", [False, True])
+def test_expansions_take_longer_behind_other_kernels(staying: bool) -> None:
+    depthwise = dataclasses.replace(SMALL, c=96, k=96, groups=96)
+    joint = dataclasses.replace(depthwise, op="expand_depthwise", expansion=Expansion(16))
+    measured = Measurement(kernel_us=4.0, cold_us=4.0, chained_us=3.0, enqueue_us=2.0)
+    given = {w: Offers(w, [Offer(Candidate("hopper", "k"), measured)]) for w in (depthwise, joint)}
+    found = {w: o.measured[0].measurement for w, o in l2_cache.in_network(given, staying).items()}
+    assert found[depthwise] == measured
+    more = l2_cache.EXPANSION_US
+    assert found[joint] == Measurement(
+        kernel_us=4.0 + more, cold_us=4.0 + more, chained_us=3.0 + more, enqueue_us=2.0
+    )

@@ -16,6 +16,7 @@ from convoy.cost.unrecorded import unrecorded
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
+from convoy.ir.expansion import Expansion
 from convoy.ir.measurement import Measurement
 from convoy.ir.workload import Workload
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
@@ -54,6 +55,17 @@ def test_dense_convolutions_say_little_of_depthwise_ones() -> None:
     assert few is not None and known is not None
     assert few.kernel_us > 10 * least_us(depthwise, H200)
     assert known.kernel_us < 10 * least_us(depthwise, H200)
+
+
+def test_expansions_are_near_those_of_as_many_channels() -> None:
+    fields = {"op": "expand_depthwise", "groups": 256}
+    one, other, between = (
+        dataclasses.replace(conv(28), expansion=Expansion(channels), **fields)
+        for channels in (16, 160, 128)
+    )
+    samples = {one: [sample(FAST, 5.0), sample(SLOW, 9.0)]}
+    samples[other] = [sample(FAST, 90.0), sample(SLOW, 50.0)]
+    assert ranked(of(samples, H200), between, FAST, SLOW) == [SLOW.kernel, FAST.kernel]
 
 
 def test_near_workloads_decide_which_kernel_wins() -> None:

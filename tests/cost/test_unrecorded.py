@@ -11,6 +11,7 @@ from convoy import paths
 from convoy.cost.unrecorded import unrecorded
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
+from convoy.ir.expansion import Expansion
 from convoy.ir.objective import device_us
 from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
@@ -66,3 +67,13 @@ def test_libraries_pad_channels() -> None:
         < 1.0
         < us(padded, Candidate("hopper", "k")) - us(stem, Candidate("hopper", "k"))
     )
+
+
+def test_two_convolutions_in_one_kernel_take_less_than_two_kernels() -> None:
+    kernel = Candidate("hopper", "k")
+    depthwise = Workload("fprop", 64, 56, 56, 144, 144, 3, 3, padding=(1, 1, 1, 1), groups=144)
+    expand = Workload("fprop", 64, 56, 56, 24, 144, 1, 1)
+    both = dataclasses.replace(depthwise, op="expand_depthwise", expansion=Expansion(24))
+    deeper = dataclasses.replace(both, expansion=Expansion(240))
+    assert us(both, kernel) < us(depthwise, kernel) + us(expand, kernel)
+    assert us(both, kernel) < us(deeper, kernel)

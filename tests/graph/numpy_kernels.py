@@ -26,6 +26,8 @@ def run_workload(workload, operands):
         return reference.full(workload, given)
     if workload.stem is not None:
         given["x"] = image(workload, given["x"]).astype(given["w"].dtype)
+    if workload.expansion is not None:
+        given["x"] = expanded(workload.expansion, given).astype(workload.dtype)
     x, w = (given[name].astype("float64") for name in ("x", "w"))
     if workload.op == "matmul":
         y = x @ w.T
@@ -58,6 +60,14 @@ def conv2d(workload, x, w):
         filt = w[i * kg : (i + 1) * kg, r, s]
         y[..., i * kg : (i + 1) * kg] += np.einsum("npqc,kc->npqk", part, filt)
     return y
+
+
+def expanded(expansion, given):
+    """The result of the 1x1 convolution that a depthwise convolution reads."""
+    e = expansion.epilogue
+    y = given["x"].astype("float64") @ given["expand"].astype("float64").T
+    y = y + (given["expand_bias"].astype("float64") if e.bias else 0.0)
+    return activate(e.activation, y, e.alpha, e.clip_min, e.clip_max)
 
 
 def image(workload, x):

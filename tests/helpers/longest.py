@@ -12,11 +12,11 @@ def longest(
     subgraphs: Iterable[Subgraph], supported: Callable[[Workload], bool] = lambda w: True
 ) -> list[Subgraph]:
     """For each root in program order the longest subgraph whose workload is supported and none of
-    whose operations is taken yet. Subgraphs that are split are left out."""
+    whose operations is taken yet. Subgraphs of several roots are left out."""
     taken: set[str] = set()
     chosen: dict[str, Subgraph] = {}
     for subgraph in subgraphs:
-        free = taken.isdisjoint(subgraph.ops) and not subgraph.split
+        free = taken.isdisjoint(subgraph.ops) and not subgraph.is_alternative
         if free and subgraph.root not in chosen and supported(subgraph.require_workload()):
             taken.update(subgraph.ops)
             chosen[subgraph.root] = subgraph

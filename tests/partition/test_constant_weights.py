@@ -27,9 +27,9 @@ def module(*calls: tuple[str, bool]) -> tvm.IRModule:
 
 
 def test_constants_in_every_call() -> None:
-    found = with_constant_weights(module(("a", True), ("b", False), ("c", True), ("a", True)))
+    found = with_constant_weights(module(("a", True), ("b", False), ("c", True), ("a", True)), {})
     assert found == {"a", "c"}
 
 
 def test_one_parameter_is_enough_to_wait() -> None:
-    assert with_constant_weights(module(("a", True), ("a", False), ("a", True))) == set()
+    assert with_constant_weights(module(("a", True), ("a", False), ("a", True)), {}) == set()

@@ -293,7 +293,9 @@ def check_subgraphs(mod):
     assert len({r.id for r in subgraphs}) == len(subgraphs)
     for subgraph in subgraphs:
         assert list(subgraph.ops) == sorted(subgraph.ops, key=position.__getitem__)
-        assert subgraph.root == (subgraph.id if subgraph.split else first_root(subgraph, kinds))
+        joint = subgraph.split or subgraph.workload.expansion is not None
+        assert subgraph.is_alternative == bool(joint)
+        assert joint or subgraph.root == first_root(subgraph, kinds)
         assert set(subgraph.outputs) <= set(subgraph.ops)
         shapes = subgraph.workload.operand_shapes()
         results = 1 if subgraph.split else len(subgraph.outputs)
@@ -303,7 +305,7 @@ def check_subgraphs(mod):
             for var in variables(operand):
                 assert var.name not in subgraph.ops
                 assert position.get(var.name, -1) < first
-    single = [r for r in subgraphs if not r.split]
+    single = [r for r in subgraphs if not r.is_alternative]
     for root in {r.root: 0 for r in single}:
         alternatives = [r for r in subgraphs if r.root == root]
         sizes = [len(r.ops) for r in alternatives]

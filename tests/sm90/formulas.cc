@@ -1,5 +1,6 @@
 // The index arithmetic of codegen/sm90 compiled for the host, for the tests to call.
 #include "divider.cuh"
+#include "expand_depthwise_layout.cuh"
 #include "halo_conv_layout.cuh"
 #include "image_conv_layout.cuh"
 #include "phases.cuh"
@@ -210,6 +211,26 @@ int image_conv_tap_of(const ImageConvAxis* axes, int tap) {
 
 int image_conv_row_of(const ImageConvAxis* axes, int m) {
   return image_conv_row(axes[0], axes[1], m);
+}
+
+void expand_tile_of(const ExpandShape* shape, const ExpandBlocks* blocks, int pixels,
+                    ExpandTile* tile) {
+  *tile = expand_tile(*shape, *blocks, pixels);
+}
+
+int expand_left_of(const ExpandShape* shape, const ExpandTile* tile, int first) {
+  return expand_left(*shape, *tile, first);
+}
+
+void expand_rows_of(const ExpandShape* shape, int first, int height, int* out) {
+  ExpandRows rows = expand_rows(*shape, first, height);
+  out[0] = rows.window;
+  out[1] = rows.begin;
+  out[2] = rows.end;
+}
+
+int expand_tile_cost_of(const ExpandShape* shape, const ExpandTile* tile) {
+  return expand_tile_cost(*shape, *tile);
 }
 
 }  // extern "C"

@@ -178,6 +178,34 @@ class Formulas:
     def image_conv_row(self, axes: Sequence[ImageConvAxis], m: int) -> int:
         return self._library.image_conv_row_of((ImageConvAxis * 2)(*axes), m)
 
+    def expand_tile(self, shape: tuple[int, ...], blocks: tuple[int, int, int], pixels: int):
+        """The tile that the kernel chooses, as ExpandTile; its width is 0 where there is none.
+
+        Args:
+            shape: As ExpandShape.
+            blocks: Blocks of channels, units of a block, and blocks that the device holds.
+            pixels: Of a chunk at most.
+        """
+        tile = (ctypes.c_int * 9)()
+        self._library.expand_tile_of(_nine(shape), (ctypes.c_int * 3)(*blocks), pixels, tile)
+        return tuple(tile)
+
+    def expand_left(self, shape: tuple[int, ...], tile: tuple[int, ...], first: int) -> int:
+        """First column of the input that a tile holds, whose first output is in a column."""
+        return self._library.expand_left_of(*map(_nine, (shape, tile)), first)
+
+    def expand_rows(self, shape: tuple[int, ...], first: int, height: int):
+        """(first row of the first window, first row in the image, end) under rows of outputs."""
+        return self._fill("expand_rows_of", 3, _nine(shape), first, height)
+
+    def expand_tile_cost(self, shape: tuple[int, ...], tile: tuple[int, ...]) -> int:
+        return self._library.expand_tile_cost_of(*map(_nine, (shape, tile)))
+
+
+def _nine(fields: tuple[int, ...]) -> ctypes.Array[ctypes.c_int]:
+    """An ExpandShape or ExpandTile."""
+    return (ctypes.c_int * 9)(*fields)
+
 
 class ImageConvAxis(ctypes.Structure):
     """As in image_conv_layout.cuh; the last four fields are of a tile."""

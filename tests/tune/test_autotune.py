@@ -249,7 +249,11 @@ def test_workload_lists(tmp_path: Path) -> None:
     assert workload_list.read(path) == workloads
     shipped = list((Path(__file__).parents[2] / "tuning" / "workloads").glob("*.jsonl"))
     assert len(shipped) >= 8
-    others = {"resnet50-training": {8, 64}, "stems-fprop": {1, 8, 64}}
+    others = {
+        "resnet50-training": {8, 64},
+        "stems-fprop": {1, 8, 64},
+        "inverted-residuals-fprop": {1, 8, 32, 64},
+    }
     for one in shipped:
         batches = {w.n for w in workload_list.read(one) if w.op != "matmul"}
         assert batches == others.get(one.name.removesuffix("-float16.jsonl"), {1, 8, 32, 256})

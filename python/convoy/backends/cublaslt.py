@@ -51,6 +51,8 @@ class CublasLtBackend(Backend):
             return self._decline("op attention", "use the attention backend")
         if w.op == "stem":
             return self._decline("op stem", "use the hopper backend")
+        if w.op == "expand_depthwise":
+            return self._decline("op expand_depthwise", "use the hopper backend")
         if (
             (w.groups > 1 and not w.is_batched)
             or w.is_3d

@@ -23,8 +23,9 @@ class TvmBackend(Backend):
     name = "tvm"
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
-        if workload.stem is not None:
-            return Decline(self.name, "op stem", "its operations are kernels of their own")
+        if workload.op in ("stem", "expand_depthwise"):
+            reason = f"op {workload.op}"
+            return Decline(self.name, reason, "its operations are kernels of their own")
         if workload.acc_dtype != accumulator(workload.dtype):
             return Decline(
                 self.name,

@@ -18,7 +18,7 @@ from ..graph.rewriter import used_vars
 from ..ir.device import Device
 from ..ir.dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from ..ir.measurement import Measurement
-from ..ir.operands import Operand
+from ..ir.operands import Operand, weights
 from ..ir.workload import Workload
 from ..tir.channel_gate_layout import GatedShape, layout_of
 from ..tir.gemv import FEWEST_LANES
@@ -85,8 +85,9 @@ def native_us(subgraph: Subgraph, device: Device) -> float | None:
 
 
 def has_constant_weights(subgraph: Subgraph) -> bool:
-    """Whether the second operand is a constant of the module."""
-    return len(subgraph.inputs) > 1 and not used_vars(subgraph.inputs[1])
+    """Whether the filters are constants of the module."""
+    places, inputs = weights(subgraph.require_workload()), subgraph.inputs
+    return len(inputs) > max(places) and not any(used_vars(inputs[place]) for place in places)
 
 
 def is_gemv(workload: Workload) -> bool:

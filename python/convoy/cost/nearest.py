@@ -209,10 +209,10 @@ def _known(workload: Workload, gpu: str, samples: Sequence[HostSample]) -> _Know
 def _features(workload: Workload) -> list[float]:
     """Position of a workload: logarithms of its sizes, and all else that affects which kernel is
     fastest."""
-    epilogue, groups = workload.epilogue, workload.groups
+    epilogue, groups, expansion = workload.epilogue, workload.groups, workload.expansion
     return [
         math.log2(workload.pixels),
-        math.log2(workload.c / groups),
+        math.log2(workload.c / groups if expansion is None else expansion.channels),
         math.log2(workload.k / groups),
         1.5 * math.log2(workload.taps),
         2.0 * math.log2(max(workload.stride)),

@@ -53,6 +53,7 @@ def price(
         if costs.estimating:
             known = found | own
             operations = _operations([graph], by_name, known)
+            operations += [(w,) for w in own if w.expansion is not None]
             estimate_unmeasured(operations, known, by_name, device, costs.estimates)
         found |= as_links(in_network(own, staying, later), by_name, device)
     return found
@@ -94,7 +95,7 @@ def _without_kernels(
         for subgraph in graph.subgraphs:
             offers = asked.get(subgraph.workload) if subgraph.workload is not None else None
             if offers is not None and (offers.measured or offers.unmeasured):
-                computed.add(subgraph.root)
+                computed.update((subgraph.root, *subgraph.ops))
         for group in plausible(graph, backends):
             if group[0].root not in computed:
                 found += [subgraph.require_workload() for subgraph in group]

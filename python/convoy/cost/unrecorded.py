@@ -21,7 +21,14 @@ from ..ir.workload import Workload
 _LAUNCH_US, _OTHER_LAUNCH_US = {"cudnn": 2.75, "cutlass": 3.25, "hopper": 2.5}, 3.0
 #: Part of the roofline that is reached, by the first of these with which a candidate's key begins,
 #: and by others.
-_EFFICIENCY, _OTHER_EFFICIENCY = {"hopper:pointwise_conv": 0.8, "hopper:": 0.5}, 0.65
+_EFFICIENCY, _OTHER_EFFICIENCY = (
+    {
+        "hopper:expand_depthwise": 0.22,
+        "hopper:pointwise_conv": 0.8,
+        "hopper:": 0.5,
+    },
+    0.65,
+)
 #: Latency of a step, in microseconds, and its channels.
 _STEP_US, _STEP = 0.1, 64
 #: Libraries pad channels to as many.
@@ -48,5 +55,6 @@ def _steps(workload: Workload) -> float:
     """Steps of the reduction of one result; the pixels of a weight gradient are shared by CTAs."""
     if workload.op == "wgrad":
         return 0.0
+    before = workload.expansion.channels if workload.expansion is not None else 0
     channels = workload.k if workload.op == "dgrad" else workload.c
-    return workload.taps * channels / workload.groups / _STEP
+    return (before + workload.taps * channels / workload.groups) / _STEP

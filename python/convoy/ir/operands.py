@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .attention import Attention
 from .dtypes import DTYPE_BYTES
+from .expansion import Expansion
 
 if TYPE_CHECKING:
     from .workload import Workload
@@ -20,6 +21,8 @@ def shapes(workload: Workload) -> list[Operand]:
     w = workload
     if w.attention is not None:
         return _of_attention(w, w.attention)
+    if w.expansion is not None:
+        return _of_expansion(w, w.expansion)
     x, filt, y = _convolved(w)
     if w.op == "dgrad":
         return [("dy", y, w.dtype), ("w", filt, w.dtype), ("dx", x, w.out_dtype)]
@@ -64,6 +67,19 @@ def _of_attention(workload: Workload, attention: Attention) -> list[Operand]:
     return [*operands, ("o", attention.o.shape, workload.out_dtype)]
 
 
+def _of_expansion(workload: Workload, expansion: Expansion) -> list[Operand]:
+    wide, filt, y = _convolved(workload)
+    biases = ("expand_bias", expansion.epilogue.bias), ("bias", workload.epilogue.bias)
+    operands = [
+        ("x", (*wide[:3], expansion.channels)),
+        ("w", filt),
+        ("expand", (workload.k, expansion.channels)),
+        *((name, (workload.k,)) for name, there in biases if there),
+        ("y", y),
+    ]
+    return [(name, shape, workload.dtype) for name, shape in operands]
+
+
 def bytes_moved(workload: Workload) -> int:
     """Return the minimum device memory traffic: each operand read once, each result written
     once."""
@@ -72,7 +88,7 @@ def bytes_moved(workload: Workload) -> int:
         rows = w.h * (w.c + w.k) + w.w * (w.c + w.k)
         bias = w.attention.bias.size * DTYPE_BYTES[w.attention.bias_dtype]
         return DTYPE_BYTES[w.dtype] * w.n * rows + bias
-    if w.stem is not None:
+    if w.stem is not None or w.expansion is not None:
         return operand_bytes(w)
     x, filt, y = map(math.prod, _convolved(w))
     if w.op != "dgrad" and w.taps == 1:  # a strided 1x1 skips input pixels
@@ -94,9 +110,15 @@ def operand_bytes(workload: Workload) -> int:
     return sum(math.prod(shape) * DTYPE_BYTES[dtype] for _, shape, dtype in shapes(workload))
 
 
+def weights(workload: Workload) -> tuple[int, ...]:
+    """Return the places of the operands that are weights where a model has constants there."""
+    return (1,) if workload.expansion is None else (1, 2)
+
+
 def weight_bytes(workload: Workload) -> int:
-    """Return the bytes of the filter, or of its gradient; none for attention."""
+    """Return the bytes of the filters, or of a filter's gradient; none for attention."""
     if workload.attention is not None:
         return 0
     dtype = workload.out_dtype if workload.op == "wgrad" else workload.dtype
-    return math.prod(_convolved(workload)[1]) * DTYPE_BYTES[dtype]
+    expand = workload.k * workload.expansion.channels if workload.expansion is not None else 0
+    return (math.prod(_convolved(workload)[1]) + expand) * DTYPE_BYTES[dtype]

@@ -12,6 +12,7 @@ from . import operands, workload_fields, workload_names
 from .attention import Attention
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
+from .expansion import Expansion
 from .operands import Operand
 from .stem import Stem
 from .workload_fields import Op
@@ -37,17 +38,22 @@ class Workload:
     ``stem`` is the first convolution of a network, an ``fprop`` whose input is as the network is
     given it, and which may end in a max-pool. These are in ``stem``.
 
+    ``expand_depthwise`` is a depthwise convolution of the result of a 1x1 convolution, which
+    ``expansion`` describes. Between them is the tensor ``(n, h, w, c)``, rounded to ``dtype``.
+
     Operands in call order, outputs last:
 
-    ========  =========================================================================
-    fprop     x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
-    matmul    a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
-    batched   a (groups,n,c/groups), b (groups,k/groups,c/groups), y (groups,n,k/groups)
-    attention q, k, v, [bias], o, of the shapes of their views
-    stem      x (n,channels,h,w) or (n,h,w,channels), w (k,r,s,c), [bias], y (n,p',q',k)
-    dgrad     dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
-    wgrad     dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
-    ========  =========================================================================
+    ================  =========================================================================
+    fprop             x (n,h,w,c), w (k,r,s,c/groups), [residual], [bias], [scale, shift], [y], [y2]
+    matmul            a (n,c), b (k,c), [residual], [bias], [scale, shift], [y], [y2]
+    batched           a (groups,n,c/groups), b (groups,k/groups,c/groups), y (groups,n,k/groups)
+    attention         q, k, v, [bias], o, of the shapes of their views
+    stem              x (n,channels,h,w) or (n,h,w,channels), w (k,r,s,c), [bias], y (n,p',q',k)
+    expand_depthwise  x (n,h,w,channels), w (k,r,s,1), expand (k,channels), [expand_bias], [bias],
+                      y (n,p,q,k)
+    dgrad             dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
+    wgrad             dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
+    ================  =========================================================================
 
     ``padding`` is (top, left, bottom, right). Accumulation is in ``acc_dtype``; ``math`` is
     ``tf32`` if float32 operands may be rounded to tf32.
@@ -78,6 +84,7 @@ class Workload:
     attention: Attention | None = None
     depth: Depth = IMAGES
     stem: Stem | None = None
+    expansion: Expansion | None = None
 
     def __post_init__(self) -> None:
         workload_fields.check(self)
@@ -129,7 +136,10 @@ class Workload:
         """Multiplications and additions of the forward problem; the same for dgrad and wgrad."""
         if self.op == "attention":
             return 2 * self.n * self.h * self.w * (self.c + self.k)
-        return 2 * self.pixels * self.k * (self.c // self.groups) * self.taps
+        expand = 0
+        if self.expansion is not None:
+            expand = 2 * self.n * self.h * self.w * self.expansion.channels * self.c
+        return expand + 2 * self.pixels * self.k * (self.c // self.groups) * self.taps
 
     @property
     def bytes_moved(self) -> int:
@@ -139,7 +149,9 @@ class Workload:
     @property
     def gemms(self) -> tuple[int, int, int, int]:
         """(count, rows, columns, depth) of the implicit GEMMs, one for each group or head; depth is
-        the length of their reduction."""
+        the length of their reduction. Of an expansion, the GEMM of the 1x1 convolution."""
+        if self.expansion is not None:
+            return 1, self.n * self.h * self.w, self.c, self.expansion.channels
         own_c, own_k = self.c // self.groups, self.k // self.groups
         if self.op == "attention":
             return self.n * self.groups, self.h, own_k, self.w
@@ -212,6 +224,8 @@ class Workload:
             del data["depth"]
         if self.stem is None:
             del data["stem"]
+        if self.expansion is None:
+            del data["expansion"]
         return data
 
     @classmethod

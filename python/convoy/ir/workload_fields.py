@@ -10,12 +10,13 @@ from .attention import Attention
 from .depth import Depth
 from .dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from .epilogue import NO_EPILOGUE, Epilogue
+from .expansion import Expansion
 from .stem import Stem
 
 if TYPE_CHECKING:
     from .workload import Workload
 
-Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention", "stem"]
+Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention", "stem", "expand_depthwise"]
 OPS: tuple[Op, ...] = get_args(Op)
 _KNOWN: dict[str, tuple[str, ...]] = {
     "op": OPS,
@@ -37,6 +38,7 @@ FIELDS: dict[str, checks.Check] = {
     "attention": Attention.from_json,
     "depth": Depth.from_json,
     "stem": Stem.from_json,
+    "expansion": Expansion.from_json,
 }
 REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 
@@ -91,6 +93,13 @@ def _check_op(w: Workload) -> None:
         )
     if w.stem is not None:
         _check_stem(w, w.stem)
+    if (w.expansion is not None) != (w.op == "expand_depthwise"):
+        raise InvalidWorkload(
+            f"op {w.op} {'with' if w.expansion else 'without'} expansion",
+            "the field expansion for the op expand_depthwise alone",
+        )
+    if w.expansion is not None:
+        _check_expansion(w, w.expansion)
     if w.is_batched and (w.epilogue != NO_EPILOGUE or w.h * w.w > 1):
         raise InvalidWorkload(
             f"a batched matmul of {w.h}x{w.w} with epilogue {w.epilogue.name!r}",
@@ -112,6 +121,18 @@ def _check_stem(w: Workload, stem: Stem) -> None:
             f"a pool with window {stem.window}, stride {stem.stride}, padding {stem.padding} of "
             f"{w.p}x{w.q} pixels",
             "windows with at least one pixel",
+        )
+
+
+def _check_expansion(w: Workload, expansion: Expansion) -> None:
+    second = w.epilogue.residual or w.epilogue.affine_relu
+    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
+    if not (w.is_depthwise and w.k == w.c and typed) or second:
+        raise InvalidWorkload(
+            f"an expansion of {expansion.channels} channels before {w.c}→{w.k} channels in "
+            f"{w.groups} groups, epilogue {w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
+            "a depthwise convolution with as many results as channels, of floats of one type, and "
+            "an epilogue of bias and activation alone",
         )
 
 

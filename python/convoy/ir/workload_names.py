@@ -33,6 +33,8 @@ def key(workload: Workload) -> str:
         parts.append(w.attention.name)
     if w.stem is not None:
         parts.append(w.stem.name)
+    if w.expansion is not None:
+        parts.append(w.expansion.name)
     return ".".join(parts)
 
 
@@ -42,8 +44,10 @@ def label(workload: Workload) -> str:
     w = workload
     if w.op == "attention":
         return f"attention {w.h}x{w.w} {w.groups}x{w.c // w.groups}"
-    c = w.stem.channels if w.stem is not None else w.c
-    name = f"{c}→{w.k}" if w.groups == 1 else f"{c}→{w.k} g{w.groups}"
+    inner = w.stem or w.expansion
+    c = inner.channels if inner is not None else w.c
+    grouped = w.groups > 1 and w.expansion is None
+    name = f"{c}→{w.k}" + f" g{w.groups}" * grouped
     if w.op != "matmul":
         stride = f" /{w.stride[0]}" if w.stride != (1, 1) else ""
         planes = f"{w.depth.t}x" if w.is_3d else ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.activation_values import activate
 from ..ir.workload import Workload
-from . import requantization
+from . import dtypes, requantization
 
 Array = np.ndarray
 #: Elements that are gathered at a time.
@@ -31,6 +31,33 @@ class Operand:
         if self._extended.size < size + length - 1:
             self._extended = np.resize(self._block, size + length - 1)
         return np.lib.stride_tricks.sliding_window_view(self._extended, length)[starts % size]
+
+
+class Expanded(Operand):
+    """float64 values of the tensor between an expansion's convolutions, rounded to its dtype, by
+    flat element index; computed where they are asked for."""
+
+    def __init__(self, workload: Workload, operands: Mapping[str, Operand]) -> None:
+        assert workload.expansion is not None, workload.key
+        self._workload, self._operands = workload, operands
+        self._expansion = workload.expansion
+
+    def __call__(self, index: Array) -> Array:
+        channels, e = self._expansion.channels, self._expansion.epilogue
+        pixel, k = np.divmod(index, self._workload.c)
+        pixels, row = np.unique(pixel, return_inverse=True)
+        columns, column = np.unique(k, return_inverse=True)
+        x, expand = (
+            self._operands[name](places[:, None] * channels + np.arange(channels))
+            for name, places in (("x", pixels), ("expand", columns))
+        )
+        sums = x @ expand.T
+        if e.bias:
+            sums = sums + self._operands["expand_bias"](columns)
+        exact = activate(e.activation, sums, e.alpha, e.clip_min, e.clip_max)
+        dtype = self._workload.dtype
+        wide = dtypes.decode(dtypes.encode(exact, dtype), dtype)
+        return wide[row.reshape(index.shape), column.reshape(index.shape)]
 
 
 #: Images, planes, rows and columns of some pixels.

@@ -110,6 +110,8 @@ def _scale(workload: Workload, name: str) -> float:
     if workload.op == "wgrad":
         length = workload.pixels
         return 3 / math.sqrt(length) if name == "dy" else 1.0
+    if workload.expansion is not None and name == "expand":
+        return 3 / math.sqrt(workload.expansion.channels)
     channels = workload.k if workload.op == "dgrad" else workload.c
     length = channels // workload.groups * workload.taps
     return 3 / math.sqrt(length) if name == "w" else 1.0

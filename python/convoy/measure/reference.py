@@ -17,6 +17,7 @@ from . import attention_reference as attention
 from . import matmul_reference as batched
 from .convolution_reference import (
     Array,
+    Expanded,
     Pixels,
     depthwise_wgrad,
     dgrad,
@@ -90,7 +91,10 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
 def _forward(
     workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array
 ) -> list[Array]:
-    """Outputs of a forward convolution, or of the max-pool behind it."""
+    """Outputs of a forward convolution, of the max-pool behind it, or of a depthwise convolution
+    behind an expansion."""
+    if workload.expansion is not None:
+        operands = {**operands, "x": Expanded(workload, operands)}
     if workload.stem is not None and workload.stem.pools:
         return [pooled(workload, operands, at, k)]
     return fprop(workload, operands, at, k)

@@ -18,12 +18,12 @@ def plausible(
 
     These are the longest that each backend accepts and has not declined and, where another root
     could take one of its operations first (a sum of two convolutions), the longest that shares
-    none. Roots that no backend accepts, and subgraphs that are split, are left out.
+    none. Roots that no backend accepts, and subgraphs that compute several of them, are left out.
     """
     roots_of: dict[str, set[str]] = {}
     groups: dict[str, list[Subgraph]] = {}
     for subgraph in graph.subgraphs:
-        if subgraph.split:
+        if _is_joint(subgraph):
             continue
         groups.setdefault(subgraph.root, []).append(subgraph)
         for op in subgraph.ops:
@@ -45,6 +45,12 @@ def plausible(
     return result
 
 
+def _is_joint(subgraph: Subgraph) -> bool:
+    """Whether it computes several convolutions or GEMMs, each of which has subgraphs of its own;
+    attention beside the products that it computes is a root itself."""
+    return subgraph.is_alternative and subgraph.require_workload().op != "attention"
+
+
 def plausible_workloads(
     graph: MatchGraph,
     backends: Collection[str],
@@ -58,6 +64,6 @@ def plausible_workloads(
         found += [
             subgraph.require_workload()
             for subgraph in graph.subgraphs
-            if subgraph.split and any(map(subgraph.accepted_by, backends))
+            if _is_joint(subgraph) and any(map(subgraph.accepted_by, backends))
         ]
     return list(dict.fromkeys(found))

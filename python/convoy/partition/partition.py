@@ -68,9 +68,9 @@ def partition(
 
 
 def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
-    """Whether no backend takes an attention or a stem: its operations are then priced one by
-    one, or as those of a convolution."""
-    is_whole = subgraph.require_workload().op in ("attention", "stem")
+    """Whether no backend takes an attention, a stem or an expansion with its depthwise convolution:
+    its operations are then priced one by one, or as those of convolutions."""
+    is_whole = subgraph.require_workload().op in ("attention", "stem", "expand_depthwise")
     return is_whole and bool(backends) and len(subgraph.declines) == len(backends)
 
 

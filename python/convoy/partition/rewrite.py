@@ -12,6 +12,8 @@ from tvm import relax
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, permutation_of, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..ir.operands import weights
+from ..ir.workload import Workload
 from .match_graph import Subgraph
 from .subgraphs import find_subgraphs
 
@@ -57,17 +59,18 @@ def rewrite(
     return mod
 
 
-def with_constant_weights(mod: tvm.IRModule) -> set[str]:
-    """External functions of a rewritten module whose second operand is a constant in every call:
-    nothing writes it while the module runs."""
+def with_constant_weights(mod: tvm.IRModule, workloads: Mapping[str, Workload]) -> set[str]:
+    """External functions of a rewritten module, known by their workloads, whose weights are
+    constants in every call: nothing writes them while the module runs."""
     constant: dict[str, bool] = {}
     for binding in bindings_of(main_function(mod)[1]):
         call = binding.value
         if op_name(call) == "relax.call_dps_packed":
             symbol, operands = str(call.args[0].global_symbol), list(call.args[1])
-            weights = len(operands) > 1 and is_const(operands[1])
-            constant[symbol] = constant.get(symbol, True) and weights
-    return {symbol for symbol, weights in constant.items() if weights}
+            places = weights(workloads[symbol]) if symbol in workloads else (1,)
+            known = len(operands) > max(places) and all(is_const(operands[i]) for i in places)
+            constant[symbol] = constant.get(symbol, True) and known
+    return {symbol for symbol, known in constant.items() if known}
 
 
 class _ReplaceSubgraphs(Rewriter):

@@ -66,7 +66,9 @@ def lower(
     plan, named = placement.plan, {backend.name: backend for backend in backends}
     mod, lowered = calls_of(placement, target, named, in_place)
     strides = by_operand(plan, row_strides(main_function(mod)[1]))
-    built = build_entries(plan, named, with_constant_weights(mod), strides)
+    workloads = {symbol: choice.workload for symbol, choice in plan.functions().items()}
+    constant_weights = with_constant_weights(mod, workloads)
+    built = build_entries(plan, named, constant_weights, strides)
     lowered.external = [create_module(built.entries, built.blobs, arch=plan.device.arch)]
     return lowered
 

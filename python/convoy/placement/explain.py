@@ -31,6 +31,11 @@ def shape_text(workload: Workload) -> str:
     if workload.op == "attention":
         size = f"{workload.groups}x{workload.c // workload.groups}"
         return f"{workload.n}x{workload.h}x{workload.w}, {size} heads"
+    if workload.expansion is not None:
+        channels, k = workload.expansion.channels, workload.k
+        stride = f" /{workload.stride[0]}" if workload.stride != (1, 1) else ""
+        size = f"{workload.n}x{workload.h}x{workload.w}x{channels}"
+        return f"{size} 1x1 -> {k}, {workload.r}x{workload.s} depthwise{stride}"
     d, t = (f"{workload.depth.d}x", f"{workload.depth.t}x") if workload.is_3d else ("", "")
     text = f"{workload.n}x{d}{workload.h}x{workload.w}x{workload.c} {t}{workload.r}x{workload.s}"
     text += f" -> {workload.k}"

@@ -107,6 +107,8 @@ def _change(choice: Choice, other: Choice) -> str:
     kernel = other.chosen.candidate.key
     if other.workload.k != choice.workload.k:
         return f"{kernel} for {other.workload.k} channels of the parallel branches"
+    if (other.workload.expansion is None) != (choice.workload.expansion is None):
+        return f"{kernel} for {other.workload.label}"
     if kernel == choice.chosen.candidate.key:
         return ""
     if other.workload.epilogue != choice.workload.epilogue:

@@ -63,6 +63,7 @@ class Site:
               an output may have another shape of as many elements and the same channels
     split     where the workload's result is cut along its last axis into the outputs: the size of
               each, in order; empty where every output is a result of its own
+    joint     whether it computes several roots, which have sites of their own
     """
 
     covered: tuple[relax.Var, ...]
@@ -70,6 +71,7 @@ class Site:
     workload: Workload
     inputs: tuple[relax.Expr, ...]
     split: tuple[int, ...] = ()
+    joint: bool = False
 
 
 class Pattern(abc.ABC):

@@ -10,6 +10,7 @@ from .attention import AttentionPattern
 from .base import Pattern
 from .branches import Branches
 from .epilogue import ConvEpilogue
+from .expand_depthwise import ExpandDepthwisePattern
 from .stem import StemPattern
 
 GROUP = "convoy.patterns"
@@ -44,7 +45,13 @@ def registered() -> list[Pattern]:
 
 @functools.cache
 def _built_in() -> tuple[Pattern, ...]:
-    return ConvEpilogue(), Branches(), AttentionPattern(), StemPattern()
+    return (
+        ConvEpilogue(),
+        Branches(),
+        AttentionPattern(),
+        StemPattern(),
+        ExpandDepthwisePattern(),
+    )
 
 
 @functools.cache

@@ -86,8 +86,8 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     if w.op == "attention":
         yield "op attention", "use the attention backend"
         return
-    if w.op == "stem":
-        yield "op stem", "use the hopper backend"
+    if w.op in ("stem", "expand_depthwise"):
+        yield f"op {w.op}", "use the hopper backend"
         return
     if w.op in ("dgrad", "wgrad") and w.epilogue.name:
         yield f"epilogue {w.epilogue.name} on {w.op}", "leave it outside the subgraph"

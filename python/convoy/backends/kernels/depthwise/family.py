@@ -91,6 +91,9 @@ def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
+    if w.op == "expand_depthwise":
+        yield "op expand_depthwise", "use the hopper backend"
+        return
     if w.op == "matmul" or w.groups == 1:
         found = f"{w.op} with groups = {w.groups}"
         yield f"{found}: only grouped convolutions", "use the cudnn or cutlass backend"

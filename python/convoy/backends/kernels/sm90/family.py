@@ -1,6 +1,6 @@
 """Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
 convolution of a network (the stem) in all directions and with what surrounds it, fprop of small
-batches, and 1x1 fprop with few input channels."""
+batches, 1x1 fprop with few input channels, and 1x1 with depthwise convolutions behind them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from . import halo, image, pointwise, small, space
+from . import expand_depthwise, halo, image, pointwise, small, space
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
+from .expand_depthwise import ExpandDepthwiseKernel
 from .halo import HaloConvKernel
 from .image import ImageConvKernel
 from .kernels import Sm90Kernel, StemKernel, kernel_from_json
@@ -36,6 +37,9 @@ from .stem import (
 NAME = "hopper"
 #: Most channels of the network's input for which the stem's kernels exist.
 STEM_CHANNELS = 4
+#: What rules out a workload of several operations.
+_WHOLE = {"expand_depthwise": expand_depthwise.objections, "stem": image.objections}
+_PROGRAMMATIC = (ExpandDepthwiseKernel, ImageConvKernel, SmallConvKernel)
 
 
 def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
@@ -51,7 +55,7 @@ def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
         workspace_bytes=space.workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
-        is_programmatic=lambda kernel: isinstance(kernel, (ImageConvKernel, SmallConvKernel)),
+        is_programmatic=lambda kernel: isinstance(kernel, _PROGRAMMATIC),
         sliced=_sliced,
     )
     return KernelBackend(family)
@@ -77,6 +81,10 @@ def _launches(workload: Workload, device: Device) -> list[Launch]:
     if workload.op == "stem":
         kernel = ImageConvKernel(workload.dtype)
         return [Launch(kernel, swizzle=swizzle) for swizzle in image.swizzles(workload, device)]
+    if workload.op == "expand_depthwise":
+        both = ExpandDepthwiseKernel(workload.dtype)
+        swizzles = expand_depthwise.swizzles(workload, device)
+        return [Launch(both, swizzle=swizzle) for swizzle in swizzles]
     if is_small(workload):
         return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
@@ -106,6 +114,8 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
         return halo.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, PointwiseConvKernel):
         return pointwise.why_not(launch.kernel, launch.swizzle, workload)
+    if isinstance(launch.kernel, ExpandDepthwiseKernel):
+        return expand_depthwise.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, ImageConvKernel):
         return image.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, SmallConvKernel):
@@ -134,16 +144,16 @@ def _fits(kernel: DgradKernel | StemKernel, w: Workload) -> bool:
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
     window = w.op in ("fprop", "wgrad") and is_stem(w)
-    if not (w.op in ("dgrad", "stem") or window or is_small(w)):
+    if not (w.op in ("dgrad", *_WHOLE) or window or is_small(w)):
         found = f"op {w.op}" + (f" with C = {w.c}" if w.op == "wgrad" else "")
         expected = f"only dgrad, fprop, and wgrad with at most {STEM_CHANNELS} channels"
         yield f"{found}: {expected}", "use the cudnn or cutlass backend"
         return
     if device.arch != 90:
         yield f"architecture sm_{device.arch}: the kernels are sm_90a code", ""
-    if w.dilation != (1, 1) and not (is_small(w) or w.op == "stem"):
+    if w.dilation != (1, 1) and not (is_small(w) or w.op in _WHOLE):
         yield f"dilation {w.dilation[0]}x{w.dilation[1]}", "use the cudnn backend"
-    if w.groups != 1:
+    if w.groups != 1 and w.op != "expand_depthwise":
         yield f"groups = {w.groups}", "use the cudnn backend"
     dtypes = FLOAT_DTYPES if is_small(w) else HALF_DTYPES
     if w.dtype not in dtypes or w.out_dtype != w.dtype:
@@ -157,8 +167,8 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
         if (reason := small.too_large(w)) and pointwise.kernel_of(w) is None:
             yield reason, "use the cudnn or cutlass backend"
         return
-    if w.op == "stem":
-        yield from image.objections(w)
+    if w.op in _WHOLE:
+        yield from _WHOLE[w.op](w)
         return
     if window:
         yield from _window_objections(w)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..instance import instance_from_json
 from .dgrad import DgradKernel
+from .expand_depthwise import ExpandDepthwiseKernel
 from .halo import HaloConvKernel
 from .image import ImageConvKernel
 from .pointwise import PointwiseConvKernel
@@ -13,6 +14,7 @@ from .stem import StemDgradKernel, StemFpropKernel, StemWgradKernel
 StemKernel = StemDgradKernel | StemFpropKernel | StemWgradKernel
 Sm90Kernel = (
     DgradKernel
+    | ExpandDepthwiseKernel
     | HaloConvKernel
     | ImageConvKernel
     | PointwiseConvKernel
@@ -22,6 +24,7 @@ Sm90Kernel = (
 
 _KINDS: tuple[type[Sm90Kernel], ...] = (
     DgradKernel,
+    ExpandDepthwiseKernel,
     HaloConvKernel,
     ImageConvKernel,
     PointwiseConvKernel,
