@@ -3,17 +3,15 @@ result; libraries, rules and launches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import ClassVar
 
-from ....ir import fields as checks
 from ....ir.device import Device
 from ....ir.dtypes import HALF_DTYPES
 from ....ir.workload import Workload
 from . import expand_tiles
 from .expand_tiles import LIMITS, ExpandTile
-from .source import DTYPE, ELEMENT, SHORT, Sm90Library
+from .source import DtypeLibrary
 
 #: Activations: a swizzle is a place in :data:`.expand_tiles.LIMITS` and two in this.
 CHOSEN = ("none", "relu", "clip", "silu", "hardswish", "gelu")
@@ -21,31 +19,12 @@ FILTERS = (3, 5)
 _MOST_PIXELS, _MOST_CHANNELS = (1 << 30) - 1, 1 << 20
 
 
-@dataclass(frozen=True, order=True)
-class ExpandDepthwiseKernel(Sm90Library):
+class ExpandDepthwiseKernel(DtypeLibrary):
     """A library for all sizes, filters and activations of a dtype."""
 
-    dtype: str = "float16"
-
     family: ClassVar[str] = "expand_depthwise"
-    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
-
-    def __post_init__(self) -> None:
-        self.check_fields()
-
-    @property
-    def name(self) -> str:
-        return f"{self.family}_{SHORT[self.dtype]}"
-
-    @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        return (
-            f"// {self.name}\n"
-            f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::sm90::ExpandDepthwise<{ELEMENT[self.dtype]}>;\n\n"
-            "CONVOY_EXPORT_EXPANSION(Kernel)\n"
-        )
+    template: ClassVar[str] = "ExpandDepthwise"
+    export: ClassVar[str] = "CONVOY_EXPORT_EXPANSION"
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:

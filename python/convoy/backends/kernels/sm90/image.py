@@ -3,15 +3,13 @@ maxima of its result; libraries, rules and launches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import ClassVar
 
-from ....ir import fields as checks
 from ....ir.activation import ACTIVATIONS
 from ....ir.device import Device
 from ....ir.workload import Workload
-from .source import DTYPE, ELEMENT, SHORT, Sm90Library
+from .source import DtypeLibrary
 
 #: Channels of the filter.
 CHANNELS = 4
@@ -23,31 +21,12 @@ _MOST_SHARED, _ALIGNMENT = 226 << 10, 1024
 _MOST_TAPS, _MOST_WINDOW = 1024, 16
 
 
-@dataclass(frozen=True, order=True)
-class ImageConvKernel(Sm90Library):
+class ImageConvKernel(DtypeLibrary):
     """A library for all sizes, activations and inputs of a dtype."""
 
-    dtype: str = "float16"
-
     family: ClassVar[str] = "image_conv"
-    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
-
-    def __post_init__(self) -> None:
-        self.check_fields()
-
-    @property
-    def name(self) -> str:
-        return f"{self.family}_{SHORT[self.dtype]}"
-
-    @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        return (
-            f"// {self.name}\n"
-            f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::sm90::ImageConv<{ELEMENT[self.dtype]}>;\n\n"
-            "CONVOY_EXPORT_STEM(Kernel)\n"
-        )
+    template: ClassVar[str] = "ImageConv"
+    export: ClassVar[str] = "CONVOY_EXPORT_STEM"
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:

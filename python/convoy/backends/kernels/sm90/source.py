@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import fields as checks
@@ -22,6 +24,39 @@ class Sm90Library(TemplateInstance):
         return ("-gencode=arch=compute_90a,code=sm_90a",)
 
 
+DTYPE = checks.one_of(tuple(ELEMENT))
+EXTENT = checks.integer(1, 4096)
+
+
+@dataclass(frozen=True, order=True)
+class DtypeLibrary(Sm90Library):
+    """A library for all problems of a dtype: ``template<element>``, exported by a macro of the
+    family's header."""
+
+    dtype: str = "float16"
+
+    template: ClassVar[str]
+    export: ClassVar[str]
+    fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}_{SHORT[self.dtype]}"
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        return (
+            f"// {self.name}\n"
+            f'#include "{self.family}_library.cuh"\n\n'
+            f"using Kernel = convoy::sm90::{self.template}<{ELEMENT[self.dtype]}>;\n\n"
+            f"{self.export}(Kernel)\n"
+        )
+
+
 def source_text(
     kernel: Sm90Library, config: str, arguments: list[str], library: str, *, workspace: bool = False
 ) -> str:
@@ -34,7 +69,3 @@ def source_text(
         f"using Kernel = convoy::sm90::{library}<Config>;\n\n"
         f"{export}(Kernel)\n"
     )
-
-
-DTYPE = checks.one_of(tuple(ELEMENT))
-EXTENT = checks.integer(1, 4096)
