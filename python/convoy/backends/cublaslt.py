@@ -49,10 +49,8 @@ class CublasLtBackend(Backend):
             )
         if w.op == "attention":
             return self._decline("op attention", "use the attention backend")
-        if w.op == "stem":
-            return self._decline("op stem", "use the hopper backend")
-        if w.op == "expand_depthwise":
-            return self._decline("op expand_depthwise", "use the hopper backend")
+        if w.op in ("stem", "expand_depthwise"):
+            return self._decline(f"op {w.op}", "use the hopper backend")
         if (
             (w.groups > 1 and not w.is_batched)
             or w.is_3d

@@ -49,10 +49,8 @@ class CudnnBackend(Backend):
         if workload.attention is not None:
             reason = cudnn_attention.why_not(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
-        if workload.op == "stem":
-            return self._decline("op stem", "use the hopper backend")
-        if workload.op == "expand_depthwise":
-            return self._decline("op expand_depthwise", "use the hopper backend")
+        if workload.op in ("stem", "expand_depthwise"):
+            return self._decline(f"op {workload.op}", "use the hopper backend")
         if device.arch < 70:
             return self._decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"

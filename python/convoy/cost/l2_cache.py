@@ -43,8 +43,8 @@ NO_WEIGHTS, ONLY_WEIGHTS = 0.1, 0.7
 FIRST_US = 2.0
 
 #: How much longer a 1x1 with its depthwise convolution takes than in a chain of its own kind,
-#: beyond what a kernel for each does: more code, which the instruction caches no longer hold
-#: behind others. On an H200 MobileNet-v2 took 7.5 us more at N=1 with 16 of them than without,
+#: beyond what a kernel for each does: more code, which the instruction caches may not hold behind
+#: other kernels. On an H200 MobileNet-v2 took 7.5 us more at N=1 with 16 of them than without,
 #: although 5.7 us less was predicted, and 27 us less at N=8, where 16 were; EfficientNet-B0 at N=8
 #: took 3 to 11 us more with 6 of them, where 8 to 10 less were.
 EXPANSION_US = 1.0

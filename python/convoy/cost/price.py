@@ -53,6 +53,7 @@ def price(
         if costs.estimating:
             known = found | own
             operations = _operations([graph], by_name, known)
+            # Expansions are alternatives to two operations, and estimated beside these.
             operations += [(w,) for w in own if w.expansion is not None]
             estimate_unmeasured(operations, known, by_name, device, costs.estimates)
         found |= as_links(in_network(own, staying, later), by_name, device)

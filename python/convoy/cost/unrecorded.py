@@ -21,14 +21,8 @@ from ..ir.workload import Workload
 _LAUNCH_US, _OTHER_LAUNCH_US = {"cudnn": 2.75, "cutlass": 3.25, "hopper": 2.5}, 3.0
 #: Part of the roofline that is reached, by the first of these with which a candidate's key begins,
 #: and by others.
-_EFFICIENCY, _OTHER_EFFICIENCY = (
-    {
-        "hopper:expand_depthwise": 0.22,
-        "hopper:pointwise_conv": 0.8,
-        "hopper:": 0.5,
-    },
-    0.65,
-)
+_EFFICIENCY = {"hopper:expand_depthwise": 0.22, "hopper:pointwise_conv": 0.8, "hopper:": 0.5}
+_OTHER_EFFICIENCY = 0.65
 #: Latency of a step, in microseconds, and its channels.
 _STEP_US, _STEP = 0.1, 64
 #: Libraries pad channels to as many.

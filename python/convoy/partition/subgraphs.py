@@ -73,7 +73,7 @@ def _subgraph(graph: GraphView, pattern: patterns.Pattern, site: Site, index: in
         ops=tuple(var.name for var in covered),
         outputs=tuple(var.name for var in site.outputs),
         workload=site.workload,
-        root=own if site.joint else root,
+        root=own if site.split or site.joint else root,
         inputs=site.inputs,
         optional=pattern.optional,
         split=site.split,

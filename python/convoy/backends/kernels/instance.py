@@ -65,6 +65,29 @@ class TemplateInstance:
         return checks.made(cls, data, cls.fields, cls.family, InvalidOption, required)
 
 
+class ExportedTemplate(TemplateInstance):
+    """A library whose source is ``convoy::FOLDER::TEMPLATE<ARGUMENTS>``, exported as ``Kernel``."""
+
+    template: ClassVar[str]
+    #: A macro of the header with its argument.
+    export: ClassVar[str]
+
+    @property
+    def arguments(self) -> str:
+        """Template arguments."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> str:
+        """The ``.cu`` text; equal for equal kernels."""
+        return (
+            f"// {self.name}\n"
+            f'#include "{self.family}_library.cuh"\n\n'
+            f"using Kernel = convoy::{self.folder}::{self.template}<{self.arguments}>;\n\n"
+            f"{self.export}\n"
+        )
+
+
 def instance_from_json(data: object, kinds: Sequence[type[T]]) -> T:
     """Inverse of :meth:`TemplateInstance.to_json` for one of several families; raises InvalidOption
     on unknown families or fields."""

@@ -63,7 +63,8 @@ class Site:
               an output may have another shape of as many elements and the same channels
     split     where the workload's result is cut along its last axis into the outputs: the size of
               each, in order; empty where every output is a result of its own
-    joint     whether it computes several roots, which have sites of their own
+    joint     whether it computes several roots, which have sites of their own, for another reason
+              than that it is split
     """
 
     covered: tuple[relax.Var, ...]

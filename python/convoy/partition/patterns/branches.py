@@ -91,7 +91,7 @@ def _joined(members: Sequence[Member]) -> Site | None:
         inputs.append(_behind_each_other([c.bias for c in chains if c.bias is not None]))
     covered = [var for chain in chains for var in chain.covered]
     outputs = tuple(chain.end for chain in chains)
-    return Site(tuple(covered), outputs, workload, fitted(inputs, workload), split, joint=True)
+    return Site(tuple(covered), outputs, workload, fitted(inputs, workload), split)
 
 
 def _behind_each_other(parts: Sequence[relax.Expr]) -> relax.Expr:

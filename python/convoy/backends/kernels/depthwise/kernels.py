@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ....ir import fields as checks
 from ....ir.dtypes import HALF_DTYPES
-from ..instance import TemplateInstance, instance_from_json
+from ..instance import ExportedTemplate, instance_from_json
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
 SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
@@ -16,19 +16,13 @@ SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 FILTERS = (0, 3, 5, 7)
 
 
-class DepthwiseLibrary(TemplateInstance):
+class DepthwiseLibrary(ExportedTemplate):
     """Base of the dataclasses below. A library supports all epilogues, sizes, strides and
     dilations, and runs on every GPU from sm_80 on."""
 
     folder: ClassVar[str] = "depthwise"
-    template: ClassVar[str]
     export: ClassVar[str] = "CONVOY_EXPORT_DEPTHWISE(Kernel)"
     dtype: str
-
-    @property
-    def arguments(self) -> str:
-        """Template arguments."""
-        raise NotImplementedError
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -36,16 +30,6 @@ class DepthwiseLibrary(TemplateInstance):
         return (
             "-gencode=arch=compute_80,code=[compute_80,sm_80]",
             "-gencode=arch=compute_90,code=sm_90",
-        )
-
-    @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        return (
-            f"// {self.name}\n"
-            f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::depthwise::{self.template}<{self.arguments}>;\n\n"
-            f"{self.export}\n"
         )
 
 

@@ -24,7 +24,7 @@ class ExpandDepthwiseKernel(DtypeLibrary):
 
     family: ClassVar[str] = "expand_depthwise"
     template: ClassVar[str] = "ExpandDepthwise"
-    export: ClassVar[str] = "CONVOY_EXPORT_EXPANSION"
+    export: ClassVar[str] = "CONVOY_EXPORT_EXPANSION(Kernel)"
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ class ImageConvKernel(DtypeLibrary):
 
     family: ClassVar[str] = "image_conv"
     template: ClassVar[str] = "ImageConv"
-    export: ClassVar[str] = "CONVOY_EXPORT_STEM"
+    export: ClassVar[str] = "CONVOY_EXPORT_STEM(Kernel)"
 
 
 def objections(w: Workload) -> Iterator[tuple[str, str]]:

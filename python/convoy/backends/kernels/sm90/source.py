@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import fields as checks
-from ..instance import TemplateInstance
+from ..instance import ExportedTemplate, TemplateInstance
 
 ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
 SHORT = {"float16": "f16", "bfloat16": "bf16"}
@@ -29,14 +29,11 @@ EXTENT = checks.integer(1, 4096)
 
 
 @dataclass(frozen=True, order=True)
-class DtypeLibrary(Sm90Library):
-    """A library for all problems of a dtype: ``template<element>``, exported by a macro of the
-    family's header."""
+class DtypeLibrary(Sm90Library, ExportedTemplate):
+    """A library for all problems of a dtype."""
 
     dtype: str = "float16"
 
-    template: ClassVar[str]
-    export: ClassVar[str]
     fields: ClassVar[Mapping[str, checks.Check]] = {"dtype": DTYPE}
 
     def __post_init__(self) -> None:
@@ -47,14 +44,8 @@ class DtypeLibrary(Sm90Library):
         return f"{self.family}_{SHORT[self.dtype]}"
 
     @property
-    def source(self) -> str:
-        """The ``.cu`` text; equal for equal kernels."""
-        return (
-            f"// {self.name}\n"
-            f'#include "{self.family}_library.cuh"\n\n'
-            f"using Kernel = convoy::sm90::{self.template}<{ELEMENT[self.dtype]}>;\n\n"
-            f"{self.export}(Kernel)\n"
-        )
+    def arguments(self) -> str:
+        return ELEMENT[self.dtype]
 
 
 def source_text(
