@@ -177,11 +177,16 @@ class Ties:
         return best.picks if best.rank < now.rank else None
 
     def _offers(self, numbers: Sequence[int], ceiling: Cost) -> itertools.product[tuple[Pick, ...]]:
-        """Combinations of offers of subgraphs, none of which alone is too expensive."""
+        """Combinations of offers of subgraphs, none of which is too expensive beside the cheapest
+        offers of the others."""
+        every = [[(number, i) for i in self._problem.usable[number]] for number in numbers]
+        costs = [[self._steps[pick].linked for pick in picks] for picks in every]
+        least = [tuple(map(min, zip(*own, strict=True))) for own in costs]
         fitting = []
-        for number in numbers:
-            picks = [(number, i) for i in self._problem.usable[number]]
-            fitting.append([p for p in picks if _within(self._steps[p].linked, ceiling)])
+        for place, (picks, own) in enumerate(zip(every, costs, strict=True)):
+            others = least[:place] + least[place + 1 :]
+            fits = [_within(summed([cost, *others]), ceiling) for cost in own]
+            fitting.append(list(itertools.compress(picks, fits)))
         return itertools.product(*fitting)
 
     def _way(self, picks: Sequence[Pick], around: _Around) -> _Way:
