@@ -7,6 +7,8 @@
     python tuning/make_workloads.py resnet50 --batches 8 16 --precision bfloat16 --out folder
     python tuning/make_workloads.py --op stem            # first convolutions of other networks
     python tuning/make_workloads.py --op expand_depthwise   # inverted residuals of torchvision's
+    python tuning/make_workloads.py --op bottleneck      # of residual networks, at many sizes
+    python tuning/make_workloads.py --op squeeze_excite  # of torchvision's and SE-ResNet-50
 
 A list holds the workloads that placement on an H200 needs measurements of: each distinct
 convolution with each epilogue that may be fused into it, and parallel branches with one input as
@@ -17,12 +19,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from convoy.backends.kernels.sm90 import bottleneck, squeeze_excite
+from convoy.ir.bottleneck import Bottleneck
 from convoy.ir.device import Device
-from convoy.ir.epilogue import Epilogue
+from convoy.ir.epilogue import NO_EPILOGUE, Epilogue
+from convoy.ir.squeeze_excite import SqueezeExcite
 from convoy.ir.stem import Stem
 from convoy.ir.workload import Workload
 from convoy.ir.workload_list import write
@@ -69,6 +74,35 @@ INVERTED = (
 )
 INVERTED_BATCHES = (1, 8, 32, 64)
 
+#: Heights and widths of bottlenecks, with their batch sizes: of networks of 224x224 pixels, then of
+#: detectors and of other images.
+BOTTLENECK_SIZES: dict[tuple[int, int], tuple[int, ...]] = {
+    (56, 56): (1, 8, 32, 64, 256),
+    **{(size, size): (1, 2, 8) for size in (28, 64, 72, 80, 96, 112, 128)},
+    **dict.fromkeys(((100, 136), (200, 272)), (1, 2, 8)),
+}
+#: C = K, results of the second and of the third convolution, at all these sizes.
+BOTTLENECKS = ((64, 256, 0), (64, 256, 64), (64, 256, 128))
+#: Others, at 56x56 and 32x32.
+OTHER_BOTTLENECKS = (
+    *((32, 128, 0), (32, 128, 32), (48, 192, 0), (48, 192, 48)),
+    *((64, 128, 0), (64, 128, 64), (64, 64, 0), (64, 64, 64)),
+)
+OTHER_SIZES, OTHER_BATCHES = ((56, 56), (32, 32)), (1, 8, 64)
+#: With more channels, at sizes of their own.
+WIDE_BOTTLENECKS = ((128, 512, 0), (128, 512, 128))
+WIDE_SIZES = {(28, 28): (1, 4, 8, 16, 32, 64, 256), **dict.fromkeys(((50, 68), (100, 136)), (1, 8))}
+
+#: Networks of torchvision with squeeze-and-excitation blocks, and the batch sizes of these.
+SQUEEZED = (
+    *(f"efficientnet_b{size}" for size in range(5)),
+    *("efficientnet_v2_s", "mobilenet_v3_large", "mobilenet_v3_small"),
+    *("regnet_y_400mf", "regnet_y_1_6gf", "regnet_y_3_2gf"),
+)
+SQUEEZED_BATCHES = (1, 8, 32)
+#: Heights and widths, channels and squeezed channels of SE-ResNet-50.
+SE_RESNET = ((56, 256, 16), (28, 512, 32), (14, 1024, 64), (7, 2048, 128))
+
 TRAINED: dict[str, Callable[[int], LossModule]] = {"resnet50": trained_resnet50}
 
 
@@ -114,8 +148,8 @@ def stems() -> list[Workload]:
     return found
 
 
-def inverted_residuals() -> list[Workload]:
-    """1x1 convolutions with the depthwise ones behind them of :data:`INVERTED` in float16."""
+def _of_torchvision(names: Sequence[str], op: str) -> list[Workload]:
+    """The distinct workloads of an operator in networks of torchvision, in float16."""
     import torch
     import torchvision
 
@@ -125,17 +159,68 @@ def inverted_residuals() -> list[Workload]:
     from convoy.pytorch.structure import flatten
 
     found: dict[Workload, None] = {}
-    for name in INVERTED:
+    for name in names:
         network = torchvision.models.get_model(name).eval()
         inputs, structure = flatten(((torch.randn(1, 3, 224, 224),), {}))
         module = normalize(to_relax(trace(network, structure, inputs).program), dtype="float16")
         every = (subgraph.require_workload() for subgraph in find_subgraphs(module))
-        found.update(dict.fromkeys(w for w in every if w.op == "expand_depthwise"))
+        found.update(dict.fromkeys(w for w in every if w.op == op))
+    return list(found)
+
+
+def inverted_residuals() -> list[Workload]:
+    """1x1 convolutions with the depthwise ones behind them of :data:`INVERTED` in float16."""
+    found = _of_torchvision(INVERTED, "expand_depthwise")
     return [dataclasses.replace(w, n=n) for n in INVERTED_BATCHES for w in found]
 
 
+def squeeze_excites() -> list[Workload]:
+    """Squeeze-and-excitation blocks of :data:`SQUEEZED` in float16, and those of SE-ResNet-50
+    without and with the residual and ReLU behind them."""
+    found = _of_torchvision(SQUEEZED, "squeeze_excite")
+    relu, sigmoid = (Epilogue(bias=True, activation=name) for name in ("relu", "sigmoid"))
+    for size, c, squeezed in SE_RESNET:
+        own = SqueezeExcite(squeezed, relu, sigmoid)
+        block = Workload("squeeze_excite", 1, size, size, c, c, 1, 1, squeeze_excite=own)
+        added = Epilogue(residual=True, activation="relu")
+        found += [block, dataclasses.replace(block, epilogue=added)]
+    distinct = dict.fromkeys(w for w in found if not any(squeeze_excite.objections(w)))
+    return [dataclasses.replace(w, n=n) for n in SQUEEZED_BATCHES for w in distinct]
+
+
+def bottlenecks() -> list[Workload]:
+    """Bottlenecks with biases, ReLU and a residual in float16, and those of ResNets without one as
+    well; as far as there is a kernel for them."""
+    sizes = [(n, size) for size, batches in BOTTLENECK_SIZES.items() for n in batches]
+    others = [(n, size) for size in OTHER_SIZES for n in OTHER_BATCHES]
+    found = [_bottleneck(*one, *channels) for one in sizes for channels in BOTTLENECKS]
+    found += [_bottleneck(*one, *channels) for one in others for channels in OTHER_BOTTLENECKS]
+    wide = [(n, size) for size, batches in WIDE_SIZES.items() for n in batches]
+    found += [_bottleneck(*one, *channels) for one in wide for channels in WIDE_BOTTLENECKS]
+    resnets = [one for one in sizes if one[1] == (56, 56)]
+    found += [_bottleneck(*one, *channels, False) for one in resnets for channels in BOTTLENECKS]
+    return [w for w in found if not any(bottleneck.objections(w))]
+
+
+def _bottleneck(
+    n: int, size: tuple[int, int], k: int, expand: int, reduce: int, residual: bool = True
+) -> Workload:
+    relu = Epilogue(bias=True, activation="relu")
+    added = dataclasses.replace(relu, residual=residual)
+    own = Bottleneck(expand, added, reduce, relu if reduce else NO_EPILOGUE)
+    padding = (1, 1, 1, 1)
+    return Workload(
+        "bottleneck", n, *size, k, k, 3, 3, (1, 1), padding, epilogue=relu, bottleneck=own
+    )  # fmt: skip
+
+
 #: Lists of one operator for all networks.
-SHARED = {"stem": ("stems", stems), "expand_depthwise": ("inverted-residuals", inverted_residuals)}
+SHARED = {
+    "stem": ("stems", stems),
+    "expand_depthwise": ("inverted-residuals", inverted_residuals),
+    "bottleneck": ("bottlenecks", bottlenecks),
+    "squeeze_excite": ("squeeze-excite", squeeze_excites),
+}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 """Compile the kernels that ship with convoy and pack them, one archive for each architecture.
 
     python tuning/ship_kernels.py --arch 90 --most 129     compile, then pack
+    python tuning/ship_kernels.py --arch 90 --update       what ships, and kernels for all sizes
     python tuning/ship_kernels.py --arch 80 --pack         pack what the cache holds
 
 Kernels of Hopper are chosen from the shipped records (convoy.tune.kernel_set); the best of them
@@ -36,11 +37,13 @@ from convoy.backends.kernels.depthwise.kernels import (
     WgradKernel,
 )
 from convoy.backends.kernels.kernel import Kernel
+from convoy.backends.kernels.sm90.bottleneck import BottleneckKernel
 from convoy.backends.kernels.sm90.expand_depthwise import ExpandDepthwiseKernel
 from convoy.backends.kernels.sm90.halo import HaloConvKernel
 from convoy.backends.kernels.sm90.image import ImageConvKernel
 from convoy.backends.kernels.sm90.pointwise import PointwiseConvKernel
 from convoy.backends.kernels.sm90.small import CHOSEN, ELEMENT, SmallConvKernel
+from convoy.backends.kernels.sm90.squeeze_excite import SqueezeExciteKernel
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.activation import ACTIVATIONS
@@ -212,8 +215,17 @@ def small() -> Iterator[tuple[str, Kernel]]:
             if dtype in HALF_DTYPES:
                 yield "hopper", PointwiseConvKernel(dtype, *epilogue)
     for dtype in HALF_DTYPES:
+        yield "hopper", BottleneckKernel(dtype)
         yield "hopper", ExpandDepthwiseKernel(dtype)
         yield "hopper", ImageConvKernel(dtype)
+        yield "hopper", SqueezeExciteKernel(dtype)
+
+
+def shipping(path: Path) -> Iterator[tuple[str, Kernel]]:
+    """Kernels of an archive, as today's sources have them."""
+    for entry in shipped.Archive.open(path).entries.values():
+        backend = entry["backend"]
+        yield backend, registry.get(backend).family.kernel_from_json(entry["kernel"])
 
 
 def integers(arch: int) -> Iterator[tuple[str, Kernel]]:
@@ -234,12 +246,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--arch", type=int, choices=sorted(NAMES), default=90)
     parser.add_argument("--most", type=int, default=129, help="kernels chosen from the records")
+    parser.add_argument(
+        "--update", action="store_true", help="of the archive as it is, with kernels for all sizes"
+    )
     parser.add_argument("--list", action="store_true", help="print the kernels, compile nothing")
     parser.add_argument("--pack", action="store_true", help="only pack what is compiled already")
     parser.add_argument("--out", type=Path, default=paths.codegen_dir() / "compiled")
     options = parser.parse_args()
     started = time.monotonic()
-    if options.arch == 90:
+    path = options.out / f"{NAMES[options.arch]}.zip"
+    if options.update:
+        chosen = [*shipping(path), *(small() if options.arch == 90 else depthwise())]
+    elif options.arch == 90:
         chosen = list(recorded(options.most))
         chosen += variants(chosen)
         chosen += narrow()
@@ -248,8 +266,9 @@ def main() -> None:
         chosen += strided(list(chosen))
     else:
         chosen = [*guessed(A100), *depthwise()]
-    chosen += attention(options.arch)
-    chosen += integers(options.arch)
+    if not options.update:
+        chosen += attention(options.arch)
+        chosen += integers(options.arch)
     backend_of = {kernel: backend for backend, kernel in chosen}
     print(f"{len(backend_of)} kernels chosen in {time.monotonic() - started:.0f} s", flush=True)
     if options.list:
@@ -266,7 +285,6 @@ def main() -> None:
     libraries = {kernel: entry for kernel, entry in found.items() if isinstance(entry, Entry)}
     for kernel in found.keys() - libraries.keys():
         print(f"left out: {kernel.name}: {found[kernel] or 'not compiled'}")
-    path = options.out / f"{NAMES[options.arch]}.zip"
     shipped.pack(path, toolkit.version, libraries, backend_of)
     print(f"{path.name}: {len(libraries)} kernels, {path.stat().st_size / 1e6:.1f} MB")
 

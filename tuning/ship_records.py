@@ -33,6 +33,8 @@ NETWORKS = (
     "resnext50",
     "stems",
     "inverted-residuals",
+    "bottlenecks",
+    "squeeze-excite",
 )
 
 

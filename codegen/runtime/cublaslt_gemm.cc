@@ -32,7 +32,7 @@ int PlaceOf(const Workload& load, Role role) {
 // Whether the result is one matrix product, or one for each group of a matmul: the pixels of x and
 // y are the same rows.
 bool IsGemm(const Workload& load) {
-  return load.op != Op::kAttention && load.op != Op::kStem && load.op != Op::kExpandDepthwise &&
+  return load.op != Op::kAttention && load.op != Op::kStem && !load.is_back_to_back() &&
          !load.depth.is_3d && (load.groups == 1 || load.is_batched()) && load.r == 1 &&
          load.s == 1 && load.stride[0] == 1 && load.stride[1] == 1 &&
          load.padding == std::array<int64_t, 4>{0, 0, 0, 0};

@@ -194,8 +194,8 @@ CudnnGraph::CudnnGraph(const Workload& load, const CudnnTarget& target, bool zer
     throw CudnnRefusal("a second output relu(scale * y + shift) is not built as a cuDNN graph");
   }
   if (load.op == Op::kStem) throw CudnnRefusal("cuDNN reads no images as networks are given them");
-  if (load.op == Op::kExpandDepthwise) {
-    throw CudnnRefusal("cuDNN fuses no convolution with another");
+  if (load.is_back_to_back()) {
+    throw CudnnRefusal("cuDNN fuses no convolution or product with another");
   }
   if (load.op == Op::kAttention) {
     AddAttention(load);

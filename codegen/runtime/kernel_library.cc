@@ -82,6 +82,16 @@ const Kind kKinds[] = {
        Resolve(handle, "convoy_kernel_expansion_check", &library->expansion_check);
        Resolve(handle, "convoy_kernel_expansion_prepare", &library->expansion_prepare);
      }},
+    {"convoy_kernel_bottleneck_abi", CONVOY_BOTTLENECK_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_bottleneck_check", &library->bottleneck_check);
+       Resolve(handle, "convoy_kernel_bottleneck_prepare", &library->bottleneck_prepare);
+     }},
+    {"convoy_kernel_squeeze_excite_abi", CONVOY_SQUEEZE_EXCITE_ABI_VERSION,
+     [](void* handle, KernelLibrary* library) {
+       Resolve(handle, "convoy_kernel_squeeze_excite_check", &library->squeeze_excite_check);
+       Resolve(handle, "convoy_kernel_squeeze_excite_prepare", &library->squeeze_excite_prepare);
+     }},
     {"convoy_kernel_abi", CONVOY_KERNEL_ABI_VERSION,
      [](void* handle, KernelLibrary* library) {
        Resolve(handle, "convoy_kernel_check", &library->check);
@@ -239,6 +249,12 @@ std::unique_ptr<Executable> Build(const BuildRequest& request) {
   }
   if (request.function.workload.op == Op::kExpandDepthwise) {
     return BuildExpansion(library, request.function, sm_count);
+  }
+  if (request.function.workload.op == Op::kBottleneck) {
+    return BuildBottleneck(library, request.function, sm_count);
+  }
+  if (request.function.workload.op == Op::kSqueezeExcite) {
+    return BuildSqueezeExcite(library, request.function, sm_count);
   }
   return std::make_unique<KernelExecutable>(library, request.function, sm_count);
 }

@@ -7,19 +7,22 @@
 #include <string>
 
 #include "convoy/attention_abi.h"
+#include "convoy/bottleneck_abi.h"
 #include "convoy/expansion_abi.h"
 #include "convoy/kernel_abi.h"
 #include "convoy/programmatic_abi.h"
+#include "convoy/squeeze_excite_abi.h"
 #include "convoy/stem_abi.h"
 #include "convoy/strided_abi.h"
 #include "executable.h"
 
 namespace convoy {
 
-// Functions of convoy/kernel_abi.h or, where `attention_prepare`, `stem_prepare` or
-// `expansion_prepare` is there, of convoy/attention_abi.h, convoy/stem_abi.h or
-// convoy/expansion_abi.h; those of the others are null, and so are `launch_programmatic` where the
-// kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
+// Functions of convoy/kernel_abi.h or, where `attention_prepare`, `stem_prepare`,
+// `expansion_prepare`, `bottleneck_prepare` or `squeeze_excite_prepare` is there, of
+// convoy/attention_abi.h, convoy/stem_abi.h, convoy/expansion_abi.h, convoy/bottleneck_abi.h or
+// convoy/squeeze_excite_abi.h; those of the others are null, and so are `launch_programmatic` where
+// the kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
 // operands only.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
@@ -31,6 +34,10 @@ struct KernelLibrary {
   decltype(&convoy_kernel_stem_prepare) stem_prepare = nullptr;
   decltype(&convoy_kernel_expansion_check) expansion_check = nullptr;
   decltype(&convoy_kernel_expansion_prepare) expansion_prepare = nullptr;
+  decltype(&convoy_kernel_bottleneck_check) bottleneck_check = nullptr;
+  decltype(&convoy_kernel_bottleneck_prepare) bottleneck_prepare = nullptr;
+  decltype(&convoy_kernel_squeeze_excite_check) squeeze_excite_check = nullptr;
+  decltype(&convoy_kernel_squeeze_excite_prepare) squeeze_excite_prepare = nullptr;
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
   decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
@@ -76,5 +83,9 @@ std::unique_ptr<Executable> BuildStem(const KernelLibrary& library, const Functi
                                       int sm_count);
 std::unique_ptr<Executable> BuildExpansion(const KernelLibrary& library,
                                            const FunctionSpec& function, int sm_count);
+std::unique_ptr<Executable> BuildBottleneck(const KernelLibrary& library,
+                                            const FunctionSpec& function, int sm_count);
+std::unique_ptr<Executable> BuildSqueezeExcite(const KernelLibrary& library,
+                                               const FunctionSpec& function, int sm_count);
 
 }  // namespace convoy

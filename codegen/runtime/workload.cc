@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "back_to_back.h"
+
 namespace convoy {
 namespace {
 
@@ -30,7 +32,9 @@ constexpr Choice<Op> kOps[] = {{"fprop", Op::kFprop},
                                {"matmul", Op::kMatmul},
                                {"attention", Op::kAttention},
                                {"stem", Op::kStem},
-                               {"expand_depthwise", Op::kExpandDepthwise}};
+                               {"expand_depthwise", Op::kExpandDepthwise},
+                               {"bottleneck", Op::kBottleneck},
+                               {"squeeze_excite", Op::kSqueezeExcite}};
 constexpr Choice<Dtype> kDtypes[] = {{"float32", Dtype::kFloat32},
                                      {"float16", Dtype::kFloat16},
                                      {"bfloat16", Dtype::kBfloat16},
@@ -62,20 +66,6 @@ std::array<int64_t, N> GetArray(const json::Object& object, const char* name, in
   }
   for (size_t i = 0; i < N; ++i) result[i] = values[i].cast<int64_t>();
   return result;
-}
-
-Epilogue ParseEpilogue(const json::Object& object) {
-  Epilogue epilogue;
-  epilogue.residual = Get<bool>(object, "residual", false);
-  epilogue.bias = Get<bool>(object, "bias", false);
-  epilogue.affine_relu = Get<bool>(object, "affine_relu", false);
-  epilogue.affine_only = epilogue.affine_relu && Get<bool>(object, "affine_only", false);
-  epilogue.activation = Choose(object, "activation", kActivations, "none");
-  epilogue.clip_min = static_cast<float>(Get<double>(object, "clip_min", 0));
-  epilogue.clip_max = static_cast<float>(Get<double>(object, "clip_max", 0));
-  epilogue.alpha = static_cast<float>(Get<double>(object, "alpha", 0));
-  epilogue.residual_last = epilogue.residual && Get<bool>(object, "residual_last", false);
-  return epilogue;
 }
 
 RowView ParseRows(const json::Object& object, const char* name) {
@@ -201,46 +191,10 @@ void ListStem(Workload* load) {
   load->num_outputs = 1;
 }
 
-Expansion ParseExpansion(const json::Object& object, const Workload& load) {
-  Expansion expansion;
-  expansion.channels = Require<int64_t>(object, "channels");
-  if (Find(object, "epilogue") != nullptr) {
-    expansion.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
-  }
-  bool depthwise = load.groups == load.c && load.k == load.c && load.out_dtype == load.dtype;
-  bool extent = expansion.channels >= 1 && expansion.channels <= INT32_MAX;
-  bool second = false;
-  for (const Epilogue& epilogue : {load.epilogue, expansion.epilogue}) {
-    second = second || epilogue.residual || epilogue.affine_relu;
-  }
-  if (!depthwise || !extent || second) {
-    TVM_FFI_THROW(InvalidWorkload)
-        << "expansion " << json::Stringify(object)
-        << "; expected channels, and a depthwise convolution of one type with as many results as "
-           "channels, with neither a residual nor a second result";
-  }
-  return expansion;
-}
-
-void ListExpansion(Workload* load) {
-  const Expansion& expansion = load->expansion;
-  Dtype dtype = load->dtype;
-  std::vector<Operand>& list = load->operands;
-  list = {{Role::kX, "x", {load->n, load->h, load->w, expansion.channels}, dtype},
-          {Role::kW, "w", {load->k, load->r, load->s, 1}, dtype},
-          {Role::kExpand, "expand", {load->k, expansion.channels}, dtype}};
-  if (expansion.epilogue.bias) {
-    list.push_back({Role::kExpandBias, "expand_bias", {load->k}, dtype});
-  }
-  if (load->epilogue.bias) list.push_back({Role::kBias, "bias", {load->k}, dtype});
-  list.push_back({Role::kY, "y", {load->n, load->p, load->q, load->k}, dtype});
-  load->num_outputs = 1;
-}
-
 void ListOperands(Workload* load) {
   if (load->op == Op::kAttention) return ListAttention(load);
   if (load->op == Op::kStem) return ListStem(load);
-  if (load->op == Op::kExpandDepthwise) return ListExpansion(load);
+  if (load->is_back_to_back()) return ListBackToBack(load);
   bool matmul = load->op == Op::kMatmul;
   using Shape = std::vector<int64_t>;
   Shape x = matmul ? Shape{load->n, load->c} : Shape{load->n, load->h, load->w, load->c};
@@ -319,7 +273,7 @@ void ParseRowStrides(const json::Object& object, Workload* load) {
                            [&](const Operand& operand) { return operand.name == key; });
     bool sliceable = it != load->operands.end() && it->shape.size() > 1 && !load->is_batched() &&
                      load->op != Op::kAttention && load->op != Op::kStem &&
-                     load->op != Op::kExpandDepthwise &&
+                     !load->is_back_to_back() &&
                      (it->role == Role::kX || it->role == Role::kY || it->role == Role::kResidual);
     int64_t stride = value.cast<int64_t>();
     if (!sliceable || stride < it->shape.back() || stride > INT32_MAX) {
@@ -346,6 +300,20 @@ void CheckDtypes(const Workload& load) {
 }
 
 }  // namespace
+
+Epilogue Epilogue::FromJson(const json::Object& object) {
+  Epilogue epilogue;
+  epilogue.residual = Get<bool>(object, "residual", false);
+  epilogue.bias = Get<bool>(object, "bias", false);
+  epilogue.affine_relu = Get<bool>(object, "affine_relu", false);
+  epilogue.affine_only = epilogue.affine_relu && Get<bool>(object, "affine_only", false);
+  epilogue.activation = Choose(object, "activation", kActivations, "none");
+  epilogue.clip_min = static_cast<float>(Get<double>(object, "clip_min", 0));
+  epilogue.clip_max = static_cast<float>(Get<double>(object, "clip_max", 0));
+  epilogue.alpha = static_cast<float>(Get<double>(object, "alpha", 0));
+  epilogue.residual_last = epilogue.residual && Get<bool>(object, "residual_last", false);
+  return epilogue;
+}
 
 Workload Workload::FromJson(const json::Object& object) {
   Workload load;
@@ -394,7 +362,7 @@ Workload Workload::FromJson(const json::Object& object) {
   CheckDtypes(load);
   load.tf32 = GetString(object, "math", "default") == "tf32";
   if (Find(object, "epilogue") != nullptr) {
-    load.epilogue = ParseEpilogue(Require<json::Object>(object, "epilogue"));
+    load.epilogue = Epilogue::FromJson(Require<json::Object>(object, "epilogue"));
   }
   if (load.is_batched() && (load.fused() || load.h * load.w * load.r * load.s != 1)) {
     TVM_FFI_THROW(InvalidWorkload) << "a batched matmul with an epilogue, rows or taps in "
@@ -404,9 +372,7 @@ Workload Workload::FromJson(const json::Object& object) {
     load.attention = ParseAttention(Require<json::Object>(object, "attention"), load);
   }
   if (load.op == Op::kStem) load.stem = ParseStem(Require<json::Object>(object, "stem"), load);
-  if (load.op == Op::kExpandDepthwise) {
-    load.expansion = ParseExpansion(Require<json::Object>(object, "expansion"), load);
-  }
+  if (load.is_back_to_back()) ParseBackToBack(object, &load);
   ListOperands(&load);
   if (Find(object, "row_strides") != nullptr) {
     ParseRowStrides(Require<json::Object>(object, "row_strides"), &load);

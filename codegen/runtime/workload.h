@@ -12,7 +12,17 @@
 
 namespace convoy {
 
-enum class Op { kFprop, kDgrad, kWgrad, kMatmul, kAttention, kStem, kExpandDepthwise };
+enum class Op {
+  kFprop,
+  kDgrad,
+  kWgrad,
+  kMatmul,
+  kAttention,
+  kStem,
+  kExpandDepthwise,
+  kBottleneck,
+  kSqueezeExcite,
+};
 enum class Dtype { kFloat32, kFloat16, kBfloat16, kInt8, kInt32 };
 enum class Activation {
   kNone,
@@ -45,9 +55,16 @@ enum class Role {
   kValue,
   kExpand,
   kExpandBias,
+  kReduce,
+  kReduceBias,
+  kZ,
+  kSqueeze,
+  kExcite,
+  kSqueezeBias,
+  kExciteBias,
 };
 
-constexpr int kMaxOperands = 8;
+constexpr int kMaxOperands = 10;
 
 // Rows are runs of channels. `row_stride`, in elements, leads from one to the next: the channels of
 // a tensor that is compact, more of a slice of a wider one.
@@ -67,6 +84,8 @@ struct Epilogue {
   Activation activation = Activation::kNone;
   float clip_min = 0, clip_max = 0;
   float alpha = 0;  // of leaky relu and ELU
+
+  static Epilogue FromJson(const json::Object& object);
 };
 
 // Rows in a compact tensor of this shape, in elements: see ConvoyAttentionView. No shape, no
@@ -102,6 +121,21 @@ struct Expansion {
   Epilogue epilogue;  // a bias and an activation at most
 };
 
+// The 1x1 convolution to y (n,p,q,expand) of a convolution's result, and the one of y to z
+// (n,p,q,reduce), which is not there where reduce is 0.
+struct Bottleneck {
+  int64_t expand = 1, reduce = 0;
+  Epilogue expand_epilogue;  // a residual before the activation at most
+  Epilogue reduce_epilogue;  // a bias and an activation at most
+};
+
+// The products that compute the gates of an image's channels from their means: to (n,channels), and
+// back to (n,c). The epilogue of the workload is that of the image times its gates.
+struct SqueezeExcite {
+  int64_t channels = 1;
+  Epilogue squeeze_epilogue, gate_epilogue;  // a bias and an activation at most
+};
+
 // The third spatial axis, outermost, of a convolution over volumes: d planes of the input, t of the
 // filter, o of the output.
 struct Depth {
@@ -129,6 +163,8 @@ struct Workload {
   Attention attention;            // only of kAttention
   Stem stem;                      // only of kStem
   Expansion expansion;            // only of kExpandDepthwise
+  Bottleneck bottleneck;          // only of kBottleneck
+  SqueezeExcite squeeze_excite;   // only of kSqueezeExcite
   std::vector<Operand> operands;  // in call order, outputs last
   int num_outputs;
 
@@ -138,6 +174,11 @@ struct Workload {
   }
 
   bool is_batched() const { return op == Op::kMatmul && groups > 1; }
+
+  // Whether it is several convolutions or products, each of which reads the result of the one before.
+  bool is_back_to_back() const {
+    return op == Op::kExpandDepthwise || op == Op::kBottleneck || op == Op::kSqueezeExcite;
+  }
 
   bool has_slices() const {
     return std::any_of(operands.begin(), operands.end(),

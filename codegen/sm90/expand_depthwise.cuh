@@ -173,18 +173,40 @@ struct ExpandUnit {
       inside[j] = unsigned(first + j) < unsigned(t.pitch) ? ~0u : 0;
     }
     next = phase = 0;
-    advance(place.rows.begin - place.rows.window, false);
   }
 
-  // The rows of a chunk.
-  __device__ void add_chunk(const ExpandPlace& place, int chunk) {
-    const int first = place.rows.begin + chunk * params.tile.rows;
-    advance(min(params.tile.rows, place.rows.end - first), true);
-  }
-
-  // The rows below the image.
-  __device__ void end(const ExpandPlace& place) {
-    advance((place.height - 1) * kStride + kF - next, false);
+  // The rows of a chunk; with the first one those above the image, with the last one those below.
+  __device__ __forceinline__ void add_chunk(const ExpandPlace& place, int chunk) {
+    if (count <= 0) return;
+    const ExpandRows& rows = place.rows;
+    const int first = rows.begin + chunk * params.tile.rows;
+    const int there = min(params.tile.rows, rows.end - first);
+    const int above = chunk == 0 ? rows.begin - rows.window : 0;
+    const int window_end = rows.window + (place.height - 1) * kStride + kF;
+    const int end = chunk + 1 < place.chunks ? there : window_end - first;
+    uint32_t row = from;
+#pragma unroll 1
+    for (int i = -above; i < end; ++i) {
+      Sums done;
+      with<kPeriod>(phase, [&](auto number) {
+        constexpr int kRow = decltype(number)::value;
+        if (unsigned(i) < unsigned(there)) {
+          add<kRow>(row);
+        } else if constexpr (kRow % kStride == 0) {
+          begin_sums(sums[kRow / kStride]);
+        }
+        constexpr int kFirst = kRow + kPeriod * kF - (kF - 1);  // of the outputs that end here
+        if constexpr (kFirst % kStride == 0) {
+#pragma unroll
+          for (int j = 0; j < 2 * kStrip; ++j) done[j] = sums[kFirst / kStride % kSlots][j];
+        }
+      });
+      const int windows = next - (kF - 1);  // rows of the input that begin one which has ended
+      if (windows >= 0 && windows % kStride == 0) store(done);
+      if (i >= 0) row += params.tile.pitch * Config::kPitch;
+      ++next;
+      if (++phase == kPeriod) phase = 0;
+    }
   }
 
  private:
@@ -197,28 +219,9 @@ struct ExpandUnit {
     use(std::integral_constant<int, kFrom>());
   }
 
-  __device__ __forceinline__ void advance(int rows, bool there) {
-    if (count <= 0) return;
-    uint32_t row = from;
-    for (int i = 0; i < rows; ++i, row += params.tile.pitch * Config::kPitch) {
-      with<kPeriod>(phase, [&](auto number) {
-        constexpr int kRow = decltype(number)::value;
-        if (there) {
-          add<kRow>(row);
-        } else if constexpr (kRow % kStride == 0) {
+  __device__ __forceinline__ void begin_sums(Sums& sum) const {
 #pragma unroll
-          for (int j = 0; j < kStrip; ++j) {
-            sums[kRow / kStride][2 * j] = bias.x, sums[kRow / kStride][2 * j + 1] = bias.y;
-          }
-        }
-        constexpr int kFirst = kRow + kPeriod * kF - (kF - 1);  // of the outputs that end here
-        if constexpr (kFirst % kStride == 0) {
-          if (next >= kF - 1) store(sums[kFirst / kStride % kSlots]);
-        }
-      });
-      ++next;
-      if (++phase == kPeriod) phase = 0;
-    }
+    for (int j = 0; j < kStrip; ++j) sum[2 * j] = bias.x, sum[2 * j + 1] = bias.y;
   }
 
   // Adds a row of wide pixels, the kRow-th of a period, to the rows of outputs that it belongs to.
@@ -294,11 +297,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksOfSm)
     }
   }
   load_filter(params, shared, first_channel);
+  load_bias(params, shared, first_channel);
+  ExpandUnit<Config> unit(params, first_channel);
   if (params.constant_weights) wait_for_predecessors();
   ExpandPlace place(params, blockIdx.y);
   if (threadIdx.x == 0) load_pixels(params, shared, place, 0);
-  load_bias(params, shared, first_channel);
-  ExpandUnit<Config> unit(params, first_channel);
   __syncthreads();
   unit.load_filter(shared);
   barrier_wait(shared.weights_full(), 0);
@@ -324,7 +327,6 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksOfSm)
       unit.add_chunk(here, chunk);
       __syncthreads();
     }
-    unit.end(here);
   }
 }
 

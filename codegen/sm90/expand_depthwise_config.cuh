@@ -1,10 +1,11 @@
 // What a launch of expand_depthwise.cuh is given, and what lies where in the shared memory of a block.
 #pragma once
 
-#include "../cutlass/activations.cuh"
 #include "divider.cuh"
 #include "expand_depthwise_layout.cuh"
 #include "ptx.cuh"
+#include "rounded_bounds.cuh"
+#include "shared_values.cuh"
 #include "wgmma_rows.cuh"
 
 namespace convoy::sm90 {
@@ -68,10 +69,11 @@ struct ExpandShared {
   __device__ uint32_t weights_full() const { return pixels_full() + 8; }
 };
 
-// Those of activations.cuh that stand around depthwise convolutions; a launch chooses two.
+// Those of activations.cuh that stand around depthwise convolutions; a launch chooses two. The first
+// ones are those of rounded_bounds.cuh.
 constexpr Activation kExpandActivationList[] = {
     Activation::kNone, Activation::kRelu, Activation::kClip, Activation::kSilu, kHardSwish, kGelu};
-constexpr int kExpandActivations = 6, kExpandRelu = 1, kExpandClip = 2;
+constexpr int kExpandActivations = 6;
 
 __device__ __forceinline__ float reciprocal(float x) {
   float result;
@@ -93,11 +95,11 @@ __device__ __forceinline__ void silu_pair(float& x, float& y) {
   y *= a * inverse;
 }
 
-// One branch for all values of a thread; relu and clip are left to clip_pair().
-template <int kFrom = kExpandClip + 1, int kCount>
+// One branch for all values of a thread; bounds are left to clip_pair().
+template <int kFrom = kBoundsChoices, int kCount>
 __device__ __forceinline__ void activate_chosen(float (&d)[kCount], int chosen) {
   if constexpr (kFrom < kExpandActivations) {
-    if (chosen <= kExpandClip) return;
+    if (chosen < kBoundsChoices) return;
     if (chosen != kFrom) return activate_chosen<kFrom + 1>(d, chosen);
 #pragma unroll
     for (int i = 0; i < kCount; i += 2) {
@@ -110,44 +112,6 @@ __device__ __forceinline__ void activate_chosen(float (&d)[kCount], int chosen) 
       if (i % 8 == 6) pin(d);  // no more at once than there are registers for
     }
   }
-}
-
-// Bounds of rounded values: rounding does not change their order, so that it may come first.
-template <class T>
-struct PairBounds {
-  uint32_t lower, upper;
-  __device__ PairBounds(int chosen, const ClipBounds& bounds) {
-    const float infinity = __int_as_float(0x7f800000);
-    const bool clips = chosen == kExpandClip;
-    const float low = clips ? bounds.lower : chosen == kExpandRelu ? 0.0f : -infinity;
-    const float high = clips ? bounds.upper : infinity;
-    lower = pack<T>(low, low);
-    upper = pack<T>(high, high);
-  }
-};
-
-template <class Two>
-__device__ __forceinline__ uint32_t clip_two(uint32_t pair, uint32_t lower, uint32_t upper) {
-  const Two found =
-      __hmin2_nan(__hmax2_nan(reinterpret_cast<Two&>(pair), reinterpret_cast<Two&>(lower)),
-                  reinterpret_cast<Two&>(upper));
-  return reinterpret_cast<const uint32_t&>(found);
-}
-__device__ __forceinline__ uint32_t clip_pair(uint32_t pair, const PairBounds<__half>& bounds) {
-  return clip_two<__half2>(pair, bounds.lower, bounds.upper);
-}
-__device__ __forceinline__ uint32_t clip_pair(uint32_t pair,
-                                              const PairBounds<__nv_bfloat16>& bounds) {
-  return clip_two<__nv_bfloat162>(pair, bounds.lower, bounds.upper);
-}
-
-__device__ __forceinline__ void store_shared(uint32_t address, float value) {
-  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
-}
-__device__ __forceinline__ float2 load_shared_float2(uint32_t address) {
-  float2 v;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
-  return v;
 }
 
 }  // namespace convoy::sm90

@@ -9,6 +9,7 @@
 #include "convoy/expansion_abi.h"
 #include "expand_depthwise.cuh"
 #include "library.cuh"
+#include "problem_exports.cuh"
 #include "tensor_map.cuh"
 
 namespace convoy::sm90 {
@@ -179,30 +180,6 @@ struct ExpandDepthwise {
 
 }  // namespace convoy::sm90
 
-#define CONVOY_EXPORT_EXPANSION(Kernel)                                                         \
-  CONVOY_API int32_t convoy_kernel_expansion_abi(void) { return CONVOY_EXPANSION_ABI_VERSION; } \
-  CONVOY_API int32_t convoy_kernel_expansion_check(const ConvoyExpansion* problem) {            \
-    return Kernel::check(*problem);                                                             \
-  }                                                                                             \
-  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                          \
-    return convoy::state_bytes<Kernel::State>();                                                \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_expansion_prepare(                                           \
-      const ConvoyExpansion* problem, const ConvoyExpansionOperands* operands, void* buffer) {  \
-    if (int32_t code = Kernel::check(*problem)) return code;                                    \
-    auto* state = new (convoy::state_at<Kernel::State>(buffer)) Kernel::State();                \
-    return Kernel::prepare(*problem, *operands, state);                                         \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                   \
-    return Kernel::launch(*convoy::state_at<Kernel::State>(buffer),                             \
-                          static_cast<cudaStream_t>(stream));                                   \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,        \
-                                                       int32_t constant_weights) {              \
-    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),                \
-                                       static_cast<cudaStream_t>(stream), constant_weights);    \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {  \
-    return Kernel::footprint(*convoy::state_at<Kernel::State>(buffer), footprint);              \
-  }                                                                                             \
-  CONVOY_API const char* convoy_kernel_error(int32_t code) { return convoy::describe(code); }
+#define CONVOY_EXPORT_EXPANSION(Kernel)                                                   \
+  CONVOY_EXPORT_PROBLEM(Kernel, expansion, CONVOY_EXPANSION_ABI_VERSION, ConvoyExpansion, \
+                        ConvoyExpansionOperands)

@@ -13,11 +13,13 @@ from convoy.cost.nearest import Neighbours, least_us
 from convoy.cost.price import price
 from convoy.cost.recorded import RecordedCost
 from convoy.cost.unrecorded import unrecorded
+from convoy.ir.bottleneck import Bottleneck
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.measurement import Measurement
+from convoy.ir.squeeze_excite import SqueezeExcite
 from convoy.ir.workload import Workload
 from convoy.partition.match_graph import MatchGraph, Op, Subgraph
 from convoy.records.environment import Environment, for_device
@@ -66,6 +68,31 @@ def test_expansions_are_near_those_of_as_many_channels() -> None:
     samples = {one: [sample(FAST, 5.0), sample(SLOW, 9.0)]}
     samples[other] = [sample(FAST, 90.0), sample(SLOW, 50.0)]
     assert ranked(of(samples, H200), between, FAST, SLOW) == [SLOW.kernel, FAST.kernel]
+
+
+def test_bottlenecks_are_near_those_of_as_many_results() -> None:
+    def of_sizes(expand: int, reduce: int = 0) -> Workload:
+        sizes = Bottleneck(expand, reduce=reduce)
+        return dataclasses.replace(conv(28), op="bottleneck", bottleneck=sizes)
+
+    samples = {of_sizes(256): [sample(FAST, 5.0), sample(SLOW, 9.0)]}
+    samples[of_sizes(256, 64)] = [sample(FAST, 90.0), sample(SLOW, 50.0)]
+    neighbours = of(samples, H200)
+    assert ranked(neighbours, of_sizes(200, 48), FAST, SLOW) == [SLOW.kernel, FAST.kernel]
+    assert ranked(neighbours, of_sizes(200), FAST, SLOW) == [FAST.kernel, SLOW.kernel]
+
+
+def test_blocks_are_near_those_of_as_many_squeezed_channels() -> None:
+    def of_sizes(channels: int) -> Workload:
+        image = Workload("fprop", 8, 28, 28, 96, 96, 1, 1)
+        own = SqueezeExcite(channels)
+        return dataclasses.replace(image, op="squeeze_excite", squeeze_excite=own)
+
+    samples = {of_sizes(8): [sample(FAST, 5.0), sample(SLOW, 9.0)]}
+    samples[of_sizes(256)] = [sample(FAST, 90.0), sample(SLOW, 50.0)]
+    neighbours = of(samples, H200)
+    assert ranked(neighbours, of_sizes(200), FAST, SLOW) == [SLOW.kernel, FAST.kernel]
+    assert ranked(neighbours, of_sizes(12), FAST, SLOW) == [FAST.kernel, SLOW.kernel]
 
 
 def test_near_workloads_decide_which_kernel_wins() -> None:

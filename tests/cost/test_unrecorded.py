@@ -8,13 +8,19 @@ import statistics
 import pytest
 
 from convoy import paths
+from convoy.cost import native
 from convoy.cost.unrecorded import unrecorded
+from convoy.ir.bottleneck import Bottleneck, parts
 from convoy.ir.candidate import Candidate
 from convoy.ir.device import Device
+from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.objective import device_us
+from convoy.ir.squeeze_excite import products
 from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
+
+from ..sm90.squeeze_excite_cases import made
 
 CONV = Workload("fprop", 1, 14, 14, 256, 256, 3, 3, padding=(1, 1, 1, 1))
 FIRST = Candidate("cudnn", "eng1")
@@ -77,3 +83,53 @@ def test_two_convolutions_in_one_kernel_take_less_than_two_kernels() -> None:
     deeper = dataclasses.replace(both, expansion=Expansion(240))
     assert us(both, kernel) < us(depthwise, kernel) + us(expand, kernel)
     assert us(both, kernel) < us(deeper, kernel)
+
+
+ADDED = Epilogue(residual=True, bias=True, activation="relu")
+
+
+def bottleneck(n: int, reduce: int = 64, epilogue: Epilogue = ADDED) -> Workload:
+    return Workload(
+        "bottleneck", n, 56, 56, 64, 64, 3, 3, padding=(1, 1, 1, 1),
+        bottleneck=Bottleneck(256, epilogue, reduce),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reduce", [0, 64])
+@pytest.mark.parametrize("n", [1, 8, 64, 256])
+def test_a_bottleneck_is_never_much_less_than_its_convolutions(n: int, reduce: int) -> None:
+    w = bottleneck(n, reduce)
+    together, apart = us(w, Candidate("hopper", "bottleneck_f16")), sum(map(us, parts(w)))
+    assert together >= 0.6 * apart
+    if reduce:  # two thirds of the bytes
+        assert together < 0.95 * apart
+
+
+def test_a_bottleneck_takes_longer_by_what_it_adds() -> None:
+    kernel = Candidate("hopper", "bottleneck_f16")
+    bare = bottleneck(64, 0, Epilogue())
+    assert us(bare, kernel) < us(bottleneck(64, 0), kernel) < us(bottleneck(64), kernel)
+
+
+BLOCK = Candidate("hopper", "squeeze_excite_f16")
+
+
+@pytest.mark.parametrize(("c", "squeezed"), [(32, 8), (96, 8), (480, 24), (2048, 128)])
+@pytest.mark.parametrize("size", [7, 28, 56])
+@pytest.mark.parametrize("n", [1, 8, 64])
+def test_a_block_is_never_much_less_than_its_kernels(
+    n: int, size: int, c: int, squeezed: int
+) -> None:
+    w = made(n, size, c, squeezed)
+    image = 2 * w.pixels * w.c
+    apart = sum(native.moving_us(size, Device()) for size in (image, 2 * image))
+    apart += us(products(w)[0], Candidate("cudnn", ""))
+    assert us(w, BLOCK) > max(6.0, 0.8 * apart)
+    if image > 16 << 20:
+        assert us(w, BLOCK) > 1.5 * apart
+
+
+def test_a_block_takes_longer_by_what_it_adds() -> None:
+    plain, added = made(8, 56, 96, 8), made(8, 56, 96, 8, y="relu", residual=True)
+    assert us(plain, BLOCK) < us(added, BLOCK)
+    assert us(made(1, 14, 96, 8), BLOCK) < us(made(1, 14, 2400, 200), BLOCK)

@@ -108,7 +108,8 @@ def test_entry_points_of_the_installed_package(tmp_path: Path) -> None:
     names, backend, patterns = json.loads(done.stdout)
     assert "direct" in names and backend == "direct"
     assert patterns == [
-        *("epilogue", "branches", "attention", "stem", "expand_depthwise", "average_pool")
+        *("epilogue", "branches", "attention", "stem", "expand_depthwise", "bottleneck"),
+        *("squeeze_excite", "average_pool"),
     ]
 
 

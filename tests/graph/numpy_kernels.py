@@ -8,6 +8,8 @@ import numpy as np
 import tvm_ffi
 
 from convoy.ir.activation_values import activate
+from convoy.ir.bottleneck import parts
+from convoy.ir.squeeze_excite import products
 from convoy.measure import reference
 
 _counter = itertools.count()
@@ -24,6 +26,10 @@ def run_workload(workload, operands):
         return [gradient.astype(workload.out_dtype)]
     if workload.is_integer:
         return reference.full(workload, given)
+    if workload.bottleneck is not None:
+        return bottleneck(workload, given)
+    if workload.squeeze_excite is not None:
+        return squeeze_excite(workload, given)
     if workload.stem is not None:
         given["x"] = image(workload, given["x"]).astype(given["w"].dtype)
     if workload.expansion is not None:
@@ -68,6 +74,35 @@ def expanded(expansion, given):
     y = given["x"].astype("float64") @ given["expand"].astype("float64").T
     y = y + (given["expand_bias"].astype("float64") if e.bias else 0.0)
     return activate(e.activation, y, e.alpha, e.clip_min, e.clip_max)
+
+
+def bottleneck(workload, given):
+    """The results of the second and third convolution, each of the one before."""
+    renamed = {"residual": "residual", "expand_bias": "bias"}, {"reduce_bias": "bias"}
+    first, *others = parts(workload)
+    (tensor,) = run_workload(first, [given[name] for name, *_ in first.operand_shapes()[:-1]])
+    results = []
+    for part, filters, names in zip(others, ("expand", "reduce"), renamed, strict=False):
+        own = {new: given[old] for old, new in names.items() if old in given}
+        own |= {"x": tensor, "w": given[filters][:, None, None]}
+        (tensor,) = run_workload(part, [own[name] for name, *_ in part.operand_shapes()[:-1]])
+        results.append(tensor)
+    return results
+
+
+def squeeze_excite(workload, given):
+    """An image times gates, which are products of the means of its channels."""
+    values = given["x"].astype("float64").mean((1, 2)).astype(workload.dtype)
+    renamed = ("squeeze", "squeeze_bias"), ("excite", "excite_bias")
+    for part, (filters, bias) in zip(products(workload), renamed, strict=True):
+        own = [values[:, None, None], given[filters][:, None, None]]
+        (found,) = run_workload(part, own + [given[bias]] * part.epilogue.bias)
+        values = found[:, 0, 0]
+    e, x = workload.epilogue, given["x"].astype("float64")
+    y = x * values[:, None, None].astype("float64")
+    y = y + (given["residual"].astype("float64") if e.residual else 0.0)
+    y = activate(e.activation, y, e.alpha, e.clip_min, e.clip_max)
+    return [y.astype(workload.dtype)]
 
 
 def image(workload, x):

@@ -293,7 +293,7 @@ def check_subgraphs(mod):
     assert len({r.id for r in subgraphs}) == len(subgraphs)
     for subgraph in subgraphs:
         assert list(subgraph.ops) == sorted(subgraph.ops, key=position.__getitem__)
-        joint = subgraph.split or subgraph.workload.expansion is not None
+        joint = subgraph.split or subgraph.workload.is_back_to_back
         assert subgraph.is_alternative == bool(joint)
         assert joint or subgraph.root == first_root(subgraph, kinds)
         assert set(subgraph.outputs) <= set(subgraph.ops)

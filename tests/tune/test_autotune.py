@@ -39,7 +39,8 @@ from convoy.tune.measurer import Spec
 RELAY = """#[version = "0.0.5"]
 def @main(%data: Tensor[(1, 64, 14, 14), float32], %weight: Tensor[(64, 64, 3, 3), float32],
           %second: Tensor[(128, 64, 1, 1), float32]) {
-  %0 = nn.conv2d(%data, %weight, padding=[1, 1, 1, 1], channels=64, kernel_size=[3, 3]);
+  %0 = nn.conv2d(%data, %weight, strides=[2, 2], padding=[1, 1, 1, 1], channels=64,
+                 kernel_size=[3, 3]);
   %1 = nn.relu(%0);
   nn.conv2d(%1, %second, padding=[0, 0, 0, 0], channels=128, kernel_size=[1, 1])
 }
@@ -253,6 +254,8 @@ def test_workload_lists(tmp_path: Path) -> None:
         "resnet50-training": {8, 64},
         "stems-fprop": {1, 8, 64},
         "inverted-residuals-fprop": {1, 8, 32, 64},
+        "squeeze-excite-fprop": {1, 8, 32},
+        "bottlenecks-fprop": {1, 2, 8, 32, 64, 256},
     }
     for one in shipped:
         batches = {w.n for w in workload_list.read(one) if w.op != "matmul"}

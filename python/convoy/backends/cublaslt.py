@@ -49,7 +49,7 @@ class CublasLtBackend(Backend):
             )
         if w.op == "attention":
             return self._decline("op attention", "use the attention backend")
-        if w.op in ("stem", "expand_depthwise"):
+        if w.op == "stem" or w.is_back_to_back:
             return self._decline(f"op {w.op}", "use the hopper backend")
         if (
             (w.groups > 1 and not w.is_batched)

@@ -49,7 +49,7 @@ class CudnnBackend(Backend):
         if workload.attention is not None:
             reason = cudnn_attention.why_not(workload, workload.attention, device)
             return self._decline(reason, "use the attention backend") if reason else None
-        if workload.op in ("stem", "expand_depthwise"):
+        if workload.op == "stem" or workload.is_back_to_back:
             return self._decline(f"op {workload.op}", "use the hopper backend")
         if device.arch < 70:
             return self._decline(

@@ -23,7 +23,7 @@ class TvmBackend(Backend):
     name = "tvm"
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
-        if workload.op in ("stem", "expand_depthwise"):
+        if workload.op == "stem" or workload.is_back_to_back:
             reason = f"op {workload.op}"
             return Decline(self.name, reason, "its operations are kernels of their own")
         if workload.acc_dtype != accumulator(workload.dtype):

@@ -210,7 +210,7 @@ def _features(workload: Workload) -> list[float]:
     """Position of a workload: logarithms of its sizes, and all else that affects which kernel is
     fastest."""
     epilogue, groups, expansion = workload.epilogue, workload.groups, workload.expansion
-    return [
+    own = [
         math.log2(workload.pixels),
         math.log2(workload.c / groups if expansion is None else expansion.channels),
         math.log2(workload.k / groups),
@@ -223,6 +223,16 @@ def _features(workload: Workload) -> list[float]:
         2.0 * epilogue.affine_relu,
         2.0 * (workload.dtype == "float32"),
     ]
+    if workload.bottleneck is not None:  # alike are those of one operator
+        bottleneck = workload.bottleneck
+        own += [
+            math.log2(bottleneck.expand),
+            math.log2(1 + bottleneck.reduce),
+            1.0 * bottleneck.expand_epilogue.residual,
+        ]
+    if workload.squeeze_excite is not None:
+        own.append(math.log2(workload.squeeze_excite.channels))
+    return own
 
 
 def _log_ratio(key: Key, near: Sequence[tuple[_Known, float]]) -> float:

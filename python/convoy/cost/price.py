@@ -53,8 +53,8 @@ def price(
         if costs.estimating:
             known = found | own
             operations = _operations([graph], by_name, known)
-            # Expansions are alternatives to two operations, and estimated beside these.
-            operations += [(w,) for w in own if w.expansion is not None]
+            # Alternatives to several operations are estimated beside these.
+            operations += [(w,) for w in own if w.is_back_to_back]
             estimate_unmeasured(operations, known, by_name, device, costs.estimates)
         found |= as_links(in_network(own, staying, later), by_name, device)
     return found

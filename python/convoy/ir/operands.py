@@ -6,12 +6,16 @@ import math
 from typing import TYPE_CHECKING
 
 from .attention import Attention
+from .bottleneck import Bottleneck
 from .dtypes import DTYPE_BYTES
 from .expansion import Expansion
+from .squeeze_excite import SqueezeExcite
 
 if TYPE_CHECKING:
     from .workload import Workload
 
+#: Operands and results of workloads of several convolutions that are no constants.
+_TENSORS = ("x", "residual", "y", "z")
 #: Name, shape and dtype.
 Operand = tuple[str, tuple[int, ...], str]
 
@@ -23,6 +27,10 @@ def shapes(workload: Workload) -> list[Operand]:
         return _of_attention(w, w.attention)
     if w.expansion is not None:
         return _of_expansion(w, w.expansion)
+    if w.bottleneck is not None:
+        return _of_bottleneck(w, w.bottleneck)
+    if w.squeeze_excite is not None:
+        return _of_squeeze_excite(w, w.squeeze_excite)
     x, filt, y = _convolved(w)
     if w.op == "dgrad":
         return [("dy", y, w.dtype), ("w", filt, w.dtype), ("dx", x, w.out_dtype)]
@@ -80,6 +88,41 @@ def _of_expansion(workload: Workload, expansion: Expansion) -> list[Operand]:
     return [(name, shape, workload.dtype) for name, shape in operands]
 
 
+def _of_bottleneck(workload: Workload, bottleneck: Bottleneck) -> list[Operand]:
+    x, filt, middle = _convolved(workload)
+    k, expand, reduce = workload.k, bottleneck.expand, bottleneck.reduce
+    second, third = bottleneck.expand_epilogue, bottleneck.reduce_epilogue
+    wide = (*middle[:-1], expand)
+    operands: list[tuple[str, tuple[int, ...], object]] = [
+        ("x", x, True),
+        ("w", filt, True),
+        ("expand", (expand, k), True),
+        ("reduce", (reduce, expand), reduce),
+        ("residual", wide, second.residual),
+        ("bias", (k,), workload.epilogue.bias),
+        ("expand_bias", (expand,), second.bias),
+        ("reduce_bias", (reduce,), third.bias),
+        ("y", wide, True),
+        ("z", (*middle[:-1], reduce), reduce),
+    ]
+    return [(name, shape, workload.dtype) for name, shape, there in operands if there]
+
+
+def _of_squeeze_excite(workload: Workload, block: SqueezeExcite) -> list[Operand]:
+    image, _, _ = _convolved(workload)
+    c, channels = workload.c, block.channels
+    operands: list[tuple[str, tuple[int, ...], bool]] = [
+        ("x", image, True),
+        ("squeeze", (channels, c), True),
+        ("excite", (c, channels), True),
+        ("residual", image, workload.epilogue.residual),
+        ("squeeze_bias", (channels,), block.squeeze_epilogue.bias),
+        ("excite_bias", (c,), block.gate_epilogue.bias),
+        ("y", image, True),
+    ]
+    return [(name, shape, workload.dtype) for name, shape, there in operands if there]
+
+
 def bytes_moved(workload: Workload) -> int:
     """Return the minimum device memory traffic: each operand read once, each result written
     once."""
@@ -88,7 +131,7 @@ def bytes_moved(workload: Workload) -> int:
         rows = w.h * (w.c + w.k) + w.w * (w.c + w.k)
         bias = w.attention.bias.size * DTYPE_BYTES[w.attention.bias_dtype]
         return DTYPE_BYTES[w.dtype] * w.n * rows + bias
-    if w.stem is not None or w.expansion is not None:
+    if w.stem is not None or w.is_back_to_back:
         return operand_bytes(w)
     x, filt, y = map(math.prod, _convolved(w))
     if w.op != "dgrad" and w.taps == 1:  # a strided 1x1 skips input pixels
@@ -112,7 +155,17 @@ def operand_bytes(workload: Workload) -> int:
 
 def weights(workload: Workload) -> tuple[int, ...]:
     """Return the places of the operands that are weights where a model has constants there."""
-    return (1,) if workload.expansion is None else (1, 2)
+    operands = shapes(workload)
+    return tuple(place for place in read_ahead(workload) if len(operands[place][1]) > 1)
+
+
+def read_ahead(workload: Workload) -> tuple[int, ...]:
+    """Return the places of the operands that a kernel reads before those in front of it have ended,
+    if they are constants: the weights, and of a workload of several convolutions their biases."""
+    if not workload.is_back_to_back:
+        return (1,)
+    places = enumerate(shapes(workload))
+    return tuple(place for place, (name, *_) in places if name not in _TENSORS)
 
 
 def weight_bytes(workload: Workload) -> int:
@@ -120,5 +173,8 @@ def weight_bytes(workload: Workload) -> int:
     if workload.attention is not None:
         return 0
     dtype = workload.out_dtype if workload.op == "wgrad" else workload.dtype
-    expand = workload.k * workload.expansion.channels if workload.expansion is not None else 0
-    return (math.prod(_convolved(workload)[1]) + expand) * DTYPE_BYTES[dtype]
+    count = math.prod(_convolved(workload)[1])
+    if workload.is_back_to_back:
+        operands = shapes(workload)
+        count = sum(math.prod(operands[place][1]) for place in weights(workload))
+    return count * DTYPE_BYTES[dtype]

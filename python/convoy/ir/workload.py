@@ -10,10 +10,12 @@ from ..errors import InvalidWorkload
 from . import fields as checks
 from . import operands, workload_fields, workload_names
 from .attention import Attention
+from .bottleneck import Bottleneck
 from .depth import IMAGES, Depth
 from .epilogue import NO_EPILOGUE, Epilogue
 from .expansion import Expansion
 from .operands import Operand
+from .squeeze_excite import SqueezeExcite
 from .stem import Stem
 from .workload_fields import Op
 
@@ -41,6 +43,14 @@ class Workload:
     ``expand_depthwise`` is a depthwise convolution of the result of a 1x1 convolution, which
     ``expansion`` describes. Between them is the tensor ``(n, h, w, c)``, rounded to ``dtype``.
 
+    ``bottleneck`` is a convolution with stride 1 with one or two 1x1 convolutions behind it, which
+    ``bottleneck`` describes: ``y`` is the result of the second, ``z`` of the third, which reads
+    ``y``. The first one's is the tensor ``(n, p, q, k)``, rounded to ``dtype`` as the others are.
+
+    ``squeeze_excite`` is an image times gates of its channels, which are two products with the
+    means of these: ``y = activation(x * gates + residual)``. ``squeeze_excite`` describes the
+    products; the means and the results of both are rounded to ``dtype``.
+
     Operands in call order, outputs last:
 
     ================  =========================================================================
@@ -51,6 +61,11 @@ class Workload:
     stem              x (n,channels,h,w) or (n,h,w,channels), w (k,r,s,c), [bias], y (n,p',q',k)
     expand_depthwise  x (n,h,w,channels), w (k,r,s,1), expand (k,channels), [expand_bias], [bias],
                       y (n,p,q,k)
+    bottleneck        x (n,h,w,c), w (k,r,s,c), expand (expand,k), [reduce (reduce,expand)],
+                      [residual (n,p,q,expand)], [bias], [expand_bias], [reduce_bias],
+                      y (n,p,q,expand), [z (n,p,q,reduce)]
+    squeeze_excite    x (n,h,w,c), squeeze (channels,c), excite (c,channels), [residual (n,h,w,c)],
+                      [squeeze_bias], [excite_bias], y (n,h,w,c)
     dgrad             dy (n,p,q,k), w (k,r,s,c/groups), dx (n,h,w,c)
     wgrad             dy (n,p,q,k), x (n,h,w,c), dw (k,r,s,c/groups)
     ================  =========================================================================
@@ -85,6 +100,8 @@ class Workload:
     depth: Depth = IMAGES
     stem: Stem | None = None
     expansion: Expansion | None = None
+    bottleneck: Bottleneck | None = None
+    squeeze_excite: SqueezeExcite | None = None
 
     def __post_init__(self) -> None:
         workload_fields.check(self)
@@ -108,6 +125,13 @@ class Workload:
     def requantizes(self) -> bool:
         """Whether its sums become int8 again."""
         return self.is_integer and self.out_dtype == "int8"
+
+    @property
+    def is_back_to_back(self) -> bool:
+        """Whether it is several convolutions or products, each of which reads the result of the one
+        before: an alternative to a kernel for each."""
+        fields = (self.expansion, self.bottleneck, self.squeeze_excite)
+        return any(field is not None for field in fields)
 
     @property
     def pixels(self) -> int:
@@ -136,10 +160,14 @@ class Workload:
         """Multiplications and additions of the forward problem; the same for dgrad and wgrad."""
         if self.op == "attention":
             return 2 * self.n * self.h * self.w * (self.c + self.k)
-        expand = 0
+        if self.squeeze_excite is not None:  # in the mean and in the image times its gates
+            return 2 * self.n * self.c * (self.h * self.w + 2 * self.squeeze_excite.channels)
+        others = 0
         if self.expansion is not None:
-            expand = 2 * self.n * self.h * self.w * self.expansion.channels * self.c
-        return expand + 2 * self.pixels * self.k * (self.c // self.groups) * self.taps
+            others = self.n * self.h * self.w * self.expansion.channels * self.c
+        if self.bottleneck is not None:
+            others = self.pixels * self.bottleneck.expand * (self.k + self.bottleneck.reduce)
+        return 2 * (others + self.pixels * self.k * (self.c // self.groups) * self.taps)
 
     @property
     def bytes_moved(self) -> int:
@@ -149,7 +177,10 @@ class Workload:
     @property
     def gemms(self) -> tuple[int, int, int, int]:
         """(count, rows, columns, depth) of the implicit GEMMs, one for each group or head; depth is
-        the length of their reduction. Of an expansion, the GEMM of the 1x1 convolution."""
+        the length of their reduction. Of several convolutions or products, the GEMM of the
+        first."""
+        if self.squeeze_excite is not None:
+            return 1, self.n, self.squeeze_excite.channels, self.c
         if self.expansion is not None:
             return 1, self.n * self.h * self.w, self.c, self.expansion.channels
         own_c, own_k = self.c // self.groups, self.k // self.groups
@@ -209,6 +240,8 @@ class Workload:
     @property
     def num_outputs(self) -> int:
         """Number of tensors that the forward problem writes."""
+        if self.bottleneck is not None:
+            return 2 if self.bottleneck.reduce else 1
         return self.epilogue.writes_y + self.epilogue.affine_relu
 
     def to_json(self) -> dict[str, object]:
@@ -218,14 +251,11 @@ class Workload:
         for name in ("alpha", "residual_last"):
             if not data["epilogue"][name]:
                 del data["epilogue"][name]
-        if self.attention is None:
-            del data["attention"]
         if not self.is_3d:
             del data["depth"]
-        if self.stem is None:
-            del data["stem"]
-        if self.expansion is None:
-            del data["expansion"]
+        for name in ("attention", "stem", "expansion", "bottleneck", "squeeze_excite"):
+            if data[name] is None:
+                del data[name]
         return data
 
     @classmethod

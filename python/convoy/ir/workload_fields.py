@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Literal, get_args
 from ..errors import InvalidWorkload
 from . import fields as checks
 from .attention import Attention
+from .bottleneck import Bottleneck
 from .depth import Depth
 from .dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from .epilogue import NO_EPILOGUE, Epilogue
 from .expansion import Expansion
+from .squeeze_excite import SqueezeExcite
 from .stem import Stem
 
 if TYPE_CHECKING:
     from .workload import Workload
 
-Op = Literal["fprop", "dgrad", "wgrad", "matmul", "attention", "stem", "expand_depthwise"]
+Op = Literal[
+    "fprop", "dgrad", "wgrad", "matmul", "attention", "stem", "expand_depthwise", "bottleneck",
+    "squeeze_excite",
+]  # fmt: skip
 OPS: tuple[Op, ...] = get_args(Op)
 _KNOWN: dict[str, tuple[str, ...]] = {
     "op": OPS,
@@ -39,6 +44,16 @@ FIELDS: dict[str, checks.Check] = {
     "depth": Depth.from_json,
     "stem": Stem.from_json,
     "expansion": Expansion.from_json,
+    "bottleneck": Bottleneck.from_json,
+    "squeeze_excite": SqueezeExcite.from_json,
+}
+#: The fields of one operator alone.
+_OF_OP = {
+    "attention": "attention",
+    "stem": "stem",
+    "expansion": "expand_depthwise",
+    "bottleneck": "bottleneck",
+    "squeeze_excite": "squeeze_excite",
 }
 REQUIRED = ("op", "n", "h", "w", "c", "k", "r", "s")
 
@@ -81,25 +96,21 @@ def _check_window(w: Workload) -> None:
 def _check_op(w: Workload) -> None:
     if w.is_3d and w.op not in ("fprop", "dgrad"):
         raise InvalidWorkload(f"op {w.op} with a depth", "fprop or dgrad")
-    if (w.attention is not None) != (w.op == "attention"):
-        raise InvalidWorkload(
-            f"op {w.op} {'with' if w.attention else 'without'} attention",
-            "the field attention for the op attention alone",
-        )
-    if (w.stem is not None) != (w.op == "stem"):
-        raise InvalidWorkload(
-            f"op {w.op} {'with' if w.stem else 'without'} stem",
-            "the field stem for the op stem alone",
-        )
+    for name, op in _OF_OP.items():
+        has_field = getattr(w, name) is not None
+        if has_field != (w.op == op):
+            raise InvalidWorkload(
+                f"op {w.op} {'with' if has_field else 'without'} {name}",
+                f"the field {name} for the op {op} alone",
+            )
     if w.stem is not None:
         _check_stem(w, w.stem)
-    if (w.expansion is not None) != (w.op == "expand_depthwise"):
-        raise InvalidWorkload(
-            f"op {w.op} {'with' if w.expansion else 'without'} expansion",
-            "the field expansion for the op expand_depthwise alone",
-        )
     if w.expansion is not None:
         _check_expansion(w, w.expansion)
+    if w.bottleneck is not None:
+        _check_bottleneck(w, w.bottleneck)
+    if w.squeeze_excite is not None:
+        _check_squeeze_excite(w, w.squeeze_excite)
     if w.is_batched and (w.epilogue != NO_EPILOGUE or w.h * w.w > 1):
         raise InvalidWorkload(
             f"a batched matmul of {w.h}x{w.w} with epilogue {w.epilogue.name!r}",
@@ -133,6 +144,33 @@ def _check_expansion(w: Workload, expansion: Expansion) -> None:
             f"{w.groups} groups, epilogue {w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
             "a depthwise convolution with as many results as channels, of floats of one type, and "
             "an epilogue of bias and activation alone",
+        )
+
+
+def _check_bottleneck(w: Workload, bottleneck: Bottleneck) -> None:
+    second = w.epilogue.residual or w.epilogue.affine_relu
+    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
+    if w.groups > 1 or w.stride != (1, 1) or second or not typed:
+        raise InvalidWorkload(
+            f"a bottleneck {bottleneck.name} behind a convolution in {w.groups} groups, stride "
+            f"{w.stride}, epilogue {w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
+            "a convolution with neither groups nor a stride, of floats of one type, and an "
+            "epilogue of bias and activation alone",
+        )
+
+
+def _check_squeeze_excite(w: Workload, block: SqueezeExcite) -> None:
+    image = (w.k, w.r, w.s, *w.stride, *w.dilation, w.groups, *w.padding)
+    plain = image == (w.c, *(1,) * 7, *(0,) * 4)
+    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
+    others = w.epilogue.bias or w.epilogue.affine_relu or w.epilogue.residual_last
+    if not plain or not typed or others:
+        raise InvalidWorkload(
+            f"a squeeze-and-excitation block {block.name} of {w.c}→{w.k} channels, a filter of "
+            f"{w.r}x{w.s}, {w.groups} groups, stride {w.stride}, padding {w.padding}, epilogue "
+            f"{w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
+            "K = C and no filter, groups, stride nor padding, floats of one type, and an epilogue "
+            "of a residual and the activation behind it alone",
         )
 
 

@@ -29,12 +29,8 @@ def key(workload: Workload) -> str:
         parts.append(w.math)
     if w.epilogue.name:
         parts.append(w.epilogue.name)
-    if w.attention is not None:
-        parts.append(w.attention.name)
-    if w.stem is not None:
-        parts.append(w.stem.name)
-    if w.expansion is not None:
-        parts.append(w.expansion.name)
+    of_op = (w.attention, w.stem, w.expansion, w.bottleneck, w.squeeze_excite)
+    parts += [fields.name for fields in of_op if fields is not None]
     return ".".join(parts)
 
 
@@ -44,10 +40,15 @@ def label(workload: Workload) -> str:
     w = workload
     if w.op == "attention":
         return f"attention {w.h}x{w.w} {w.groups}x{w.c // w.groups}"
+    if w.squeeze_excite is not None:
+        return f"{w.op} {w.c}→{w.squeeze_excite.channels}→{w.c}"
     inner = w.stem or w.expansion
     c = inner.channels if inner is not None else w.c
     grouped = w.groups > 1 and w.expansion is None
     name = f"{c}→{w.k}" + f" g{w.groups}" * grouped
+    if w.bottleneck is not None:
+        widths = filter(None, (w.bottleneck.expand, w.bottleneck.reduce))
+        name += "".join(f"→{width}" for width in widths)
     if w.op != "matmul":
         stride = f" /{w.stride[0]}" if w.stride != (1, 1) else ""
         planes = f"{w.depth.t}x" if w.is_3d else ""

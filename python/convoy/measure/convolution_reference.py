@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ..ir.activation_values import activate
+from ..ir.epilogue import Epilogue
 from ..ir.workload import Workload
 from . import dtypes, requantization
 
@@ -51,13 +52,20 @@ class Expanded(Operand):
             self._operands[name](places[:, None] * channels + np.arange(channels))
             for name, places in (("x", pixels), ("expand", columns))
         )
-        sums = x @ expand.T
-        if e.bias:
-            sums = sums + self._operands["expand_bias"](columns)
-        exact = activate(e.activation, sums, e.alpha, e.clip_min, e.clip_max)
-        dtype = self._workload.dtype
-        wide = dtypes.decode(dtypes.encode(exact, dtype), dtype)
+        bias = self._operands["expand_bias"](columns) if e.bias else 0.0
+        wide = rounded(pointwise(x, expand, e, bias), self._workload.dtype)
         return wide[row.reshape(index.shape), column.reshape(index.shape)]
+
+
+def pointwise(x: Array, filters: Array, e: Epilogue, *added: Array | float) -> Array:
+    """The results (pixels, k) of a 1x1 convolution with what is ``added`` to its sums, from pixels
+    of all channels and filters (k, channels)."""
+    return activate(e.activation, x @ filters.T + sum(added), e.alpha, e.clip_min, e.clip_max)
+
+
+def rounded(values: Array, dtype: str) -> Array:
+    """The values of a dtype that are nearest to float64 ones."""
+    return dtypes.decode(dtypes.encode(values, dtype), dtype)
 
 
 #: Images, planes, rows and columns of some pixels.

@@ -112,6 +112,12 @@ def _scale(workload: Workload, name: str) -> float:
         return 3 / math.sqrt(length) if name == "dy" else 1.0
     if workload.expansion is not None and name == "expand":
         return 3 / math.sqrt(workload.expansion.channels)
+    if workload.bottleneck is not None and name in ("expand", "reduce"):  # of values near 1
+        return math.sqrt(3 / (workload.k if name == "expand" else workload.bottleneck.expand))
+    if workload.squeeze_excite is not None:
+        squeeze = 3 * math.sqrt(workload.h * workload.w / workload.c)  # of means, which are small
+        excite = math.sqrt(3 / workload.squeeze_excite.channels)
+        return {"squeeze": squeeze, "excite": excite}.get(name, 1.0)
     channels = workload.k if workload.op == "dgrad" else workload.c
     length = channels // workload.groups * workload.taps
     return 3 / math.sqrt(length) if name == "w" else 1.0

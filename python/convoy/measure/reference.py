@@ -6,6 +6,7 @@ two thousand outputs needs no copy of the operands, however large they are.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ import numpy as np
 
 from ..ir.workload import Workload
 from . import attention_reference as attention
+from . import bottleneck_reference as bottlenecks
 from . import matmul_reference as batched
+from . import squeeze_excite_reference as squeeze_excite
 from .convolution_reference import (
     Array,
     Expanded,
@@ -64,6 +67,10 @@ def sample(
         return [_sample_dgrad(workload, operands, rng)]
     if workload.op == "wgrad":
         return [_sample_wgrad(workload, operands, rng)]
+    if workload.bottleneck is not None:
+        return _sample_bottleneck(workload, operands, rng)
+    if workload.squeeze_excite is not None:
+        operands = squeeze_excite.with_gates(workload, operands)
     return _sample_fprop(workload, operands, rng)
 
 
@@ -83,6 +90,10 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
         return [dx.reshape(shapes["dx"])]
     if workload.op == "wgrad":
         return [_whole_filter(workload, functions)]
+    if workload.bottleneck is not None:
+        return bottlenecks.full(workload, functions)
+    if workload.squeeze_excite is not None:
+        functions = squeeze_excite.with_gates(workload, functions)
     _, out, _ = workload.operand_shapes()[-1]  # y and y2 have one shape
     outputs = _whole_pixels(_volume(out), lambda at, k: _forward(workload, functions, at, k))
     return [output.reshape(out) for output in outputs]
@@ -91,8 +102,10 @@ def full(workload: Workload, operands: Mapping[str, Array]) -> list[Array]:
 def _forward(
     workload: Workload, operands: Mapping[str, Operand], at: Pixels, k: Array
 ) -> list[Array]:
-    """Outputs of a forward convolution, of the max-pool behind it, or of a depthwise convolution
-    behind an expansion."""
+    """Outputs of a forward convolution, of the max-pool behind it, of a depthwise convolution
+    behind an expansion, or of an image times gates, which are among the operands."""
+    if workload.squeeze_excite is not None:
+        return [squeeze_excite.scaled(workload, operands, at, k)]
     if workload.expansion is not None:
         operands = {**operands, "x": Expanded(workload, operands)}
     if workload.stem is not None and workload.stem.pools:
@@ -155,36 +168,57 @@ def _pixels(count: int, n: int, d: int, h: int, w: int, rng: np.random.Generator
 def _sample_fprop(
     workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
 ) -> list[Sample]:
-    wl = workload
+    outputs = workload.operand_shapes()[-workload.num_outputs :]
+    shape = _volume(outputs[0][1])  # y and y2 have one shape
+    starts, values = _sample_pixels(shape, lambda at, k: _forward(workload, operands, at, k), rng)
+    return [
+        Sample(name, starts, parts) for (name, _, _), parts in zip(outputs, values, strict=True)
+    ]
+
+
+def _sample_bottleneck(
+    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+) -> list[Sample]:
+    found = []
+    for name, shape, _ in workload.operand_shapes()[-workload.num_outputs :]:
+        compute = functools.partial(bottlenecks.RESULTS[name], workload, operands)
+        starts, (values,) = _sample_pixels(_volume(shape), _listed(compute), rng)
+        found.append(Sample(name, starts, values))
+    return found
+
+
+def _listed(compute: Callable[[Pixels, Array], Array]) -> Callable[[Pixels, Array], list[Array]]:
+    return lambda at, k: [compute(at, k)]
+
+
+def _sample_pixels(
+    shape: tuple[int, ...],
+    compute: Callable[[Pixels, Array], list[Array]],
+    rng: np.random.Generator,
+) -> tuple[Array, list[Array]]:
+    """Runs of channels at random pixels of NDHWC tensors of one shape: where they start, and the
+    values of each tensor."""
+    *outer, channels = shape
     starts: list[Array] = []
     values: list[list[Array]] = []
-    runs = _runs(wl.k, rng)
+    runs = _runs(channels, rng)
     per_run = math.ceil(SAMPLES / (len(runs) * len(runs[0])))
-    p, q = wl.stem.pooled(wl.p, wl.q) if wl.stem is not None else (wl.p, wl.q)
     for k in runs:
-        at = _pixels(per_run, wl.n, wl.depth.o, p, q, rng)
-        starts.append(pixel_number(at, (wl.depth.o, p, q)) * wl.k + k[0])
-        values.append(_forward(wl, operands, at, k))
-    names = [name for name, _, _ in wl.operand_shapes()[-wl.num_outputs :]]
+        n, o, p, q = outer
+        at = _pixels(per_run, n, o, p, q, rng)
+        starts.append(pixel_number(at, (o, p, q)) * channels + k[0])
+        values.append(compute(at, k))
     columns = zip(*values, strict=True)
-    return [
-        Sample(name, np.concatenate(starts), np.concatenate(parts))
-        for name, parts in zip(names, columns, strict=True)
-    ]
+    return np.concatenate(starts), [np.concatenate(parts) for parts in columns]
 
 
 def _sample_dgrad(
     workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
 ) -> Sample:
-    wl = workload
-    starts, values = [], []
-    runs = _runs(wl.c, rng)
-    for c in runs:
-        count = math.ceil(SAMPLES / (len(runs) * len(c)))
-        at = _pixels(count, wl.n, wl.depth.d, wl.h, wl.w, rng)
-        starts.append(pixel_number(at, (wl.depth.d, wl.h, wl.w)) * wl.c + c[0])
-        values.append(dgrad(wl, operands, at, c))
-    return Sample("dx", np.concatenate(starts), np.concatenate(values))
+    name, shape, _ = workload.operand_shapes()[-1]
+    compute = functools.partial(dgrad, workload, operands)
+    starts, (values,) = _sample_pixels(_volume(shape), _listed(compute), rng)
+    return Sample(name, starts, values)
 
 
 def _sample_wgrad(

@@ -68,9 +68,10 @@ def partition(
 
 
 def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
-    """Whether no backend takes an attention, a stem or an expansion with its depthwise convolution:
-    its operations are then priced one by one, or as those of convolutions."""
-    is_whole = subgraph.require_workload().op in ("attention", "stem", "expand_depthwise")
+    """Whether no backend takes an attention, a stem or what is back to back: its operations are
+    then priced one by one, or as those of convolutions."""
+    workload = subgraph.require_workload()
+    is_whole = workload.op in ("attention", "stem") or workload.is_back_to_back
     return is_whole and bool(backends) and len(subgraph.declines) == len(backends)
 
 

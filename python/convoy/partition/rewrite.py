@@ -12,7 +12,7 @@ from tvm import relax
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, permutation_of, shape_of
 from ..graph.rewriter import Rewriter, bindings_of, main_function
-from ..ir.operands import weights
+from ..ir.operands import read_ahead
 from ..ir.workload import Workload
 from .match_graph import Subgraph
 from .subgraphs import find_subgraphs
@@ -67,7 +67,7 @@ def with_constant_weights(mod: tvm.IRModule, workloads: Mapping[str, Workload]) 
         call = binding.value
         if op_name(call) == "relax.call_dps_packed":
             symbol, operands = str(call.args[0].global_symbol), list(call.args[1])
-            places = weights(workloads[symbol]) if symbol in workloads else (1,)
+            places = read_ahead(workloads[symbol]) if symbol in workloads else (1,)
             known = len(operands) > max(places) and all(is_const(operands[i]) for i in places)
             constant[symbol] = constant.get(symbol, True) and known
     return {symbol for symbol, known in constant.items() if known}

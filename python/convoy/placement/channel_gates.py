@@ -20,7 +20,8 @@ class ChannelGates:
 
     def __init__(self, graph: MatchGraph) -> None:
         self._graph = graph
-        self._covered = {name for subgraph in graph.subgraphs for name in subgraph.ops}
+        alone = (s for s in graph.subgraphs if not s.is_alternative)
+        self._covered = {name for subgraph in alone for name in subgraph.ops}
         bindings = bindings_of(main_function(graph.module)[1]) if graph.module else ()
         self._values = {binding.var.name: binding.value for binding in bindings}
         self._readers: dict[str, list[Op]] = {}

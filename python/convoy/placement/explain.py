@@ -36,6 +36,9 @@ def shape_text(workload: Workload) -> str:
         stride = f" /{workload.stride[0]}" if workload.stride != (1, 1) else ""
         size = f"{workload.n}x{workload.h}x{workload.w}x{channels}"
         return f"{size} 1x1 -> {k}, {workload.r}x{workload.s} depthwise{stride}"
+    if workload.squeeze_excite is not None:
+        size = f"{workload.n}x{workload.h}x{workload.w}x{workload.c}"
+        return f"{size} mean -> {workload.squeeze_excite.channels} -> gates"
     d, t = (f"{workload.depth.d}x", f"{workload.depth.t}x") if workload.is_3d else ("", "")
     text = f"{workload.n}x{d}{workload.h}x{workload.w}x{workload.c} {t}{workload.r}x{workload.s}"
     text += f" -> {workload.k}"
@@ -43,6 +46,9 @@ def shape_text(workload: Workload) -> str:
         text += f" /{workload.stride[0]}"
     if workload.groups != 1:
         text += f" g{workload.groups}"
+    if workload.bottleneck is not None:
+        widths = filter(None, (workload.bottleneck.expand, workload.bottleneck.reduce))
+        text += "".join(f", 1x1 -> {width}" for width in widths)
     return text
 
 

@@ -105,10 +105,11 @@ def _op(
 def _change(choice: Choice, other: Choice) -> str:
     """Name what another plan selects for an operation; empty if that is the same."""
     kernel = other.chosen.candidate.key
+    several = choice.workload.is_back_to_back or other.workload.is_back_to_back
+    if several and other.workload.label != choice.workload.label:
+        return f"{kernel} for {other.workload.label}"
     if other.workload.k != choice.workload.k:
         return f"{kernel} for {other.workload.k} channels of the parallel branches"
-    if (other.workload.expansion is None) != (choice.workload.expansion is None):
-        return f"{kernel} for {other.workload.label}"
     if kernel == choice.chosen.candidate.key:
         return ""
     if other.workload.epilogue != choice.workload.epilogue:

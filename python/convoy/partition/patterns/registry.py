@@ -8,9 +8,11 @@ from importlib.metadata import entry_points
 from ...errors import InvalidOption
 from .attention import AttentionPattern
 from .base import Pattern
+from .bottleneck import BottleneckPattern
 from .branches import Branches
 from .epilogue import ConvEpilogue
 from .expand_depthwise import ExpandDepthwisePattern
+from .squeeze_excite import SqueezeExcitePattern
 from .stem import StemPattern
 
 GROUP = "convoy.patterns"
@@ -51,6 +53,8 @@ def _built_in() -> tuple[Pattern, ...]:
         AttentionPattern(),
         StemPattern(),
         ExpandDepthwisePattern(),
+        BottleneckPattern(),
+        SqueezeExcitePattern(),
     )
 
 

@@ -86,7 +86,7 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     if w.op == "attention":
         yield "op attention", "use the attention backend"
         return
-    if w.op in ("stem", "expand_depthwise"):
+    if w.op == "stem" or w.is_back_to_back:
         yield f"op {w.op}", "use the hopper backend"
         return
     if w.op in ("dgrad", "wgrad") and w.epilogue.name:

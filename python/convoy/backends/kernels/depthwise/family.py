@@ -91,8 +91,8 @@ def _estimate_us(launch: Launch, workload: Workload, device: Device) -> float:
 
 def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of everything that rules the kernels out, most telling first."""
-    if w.op == "expand_depthwise":
-        yield "op expand_depthwise", "use the hopper backend"
+    if w.is_back_to_back:
+        yield f"op {w.op}", "use the hopper backend"
         return
     if w.op == "matmul" or w.groups == 1:
         found = f"{w.op} with groups = {w.groups}"

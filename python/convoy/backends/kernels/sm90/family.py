@@ -1,6 +1,7 @@
 """Native kernels for Hopper (sm_90a) where cuDNN and CUTLASS are slow: strided dgrad, the first
 convolution of a network (the stem) in all directions and with what surrounds it, fprop of small
-batches, 1x1 fprop with few input channels, and 1x1 with depthwise convolutions behind them."""
+batches, 1x1 fprop with few input channels, 1x1 with depthwise convolutions behind them,
+bottlenecks of residual networks, and squeeze-and-excitation blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ....ir.epilogue import Epilogue
 from ....ir.workload import Workload
 from ..backend import Family, KernelBackend
-from . import expand_depthwise, halo, image, pointwise, small, space
+from . import bottleneck, expand_depthwise, halo, image, pointwise, small, space, squeeze_excite
+from .bottleneck import BottleneckKernel
 from .dgrad import LARGEST_TILE, MOST_PHASES, DgradKernel
 from .expand_depthwise import ExpandDepthwiseKernel
 from .halo import HaloConvKernel
@@ -20,6 +22,7 @@ from .kernels import Sm90Kernel, StemKernel, kernel_from_json
 from .pointwise import PointwiseConvKernel
 from .small import SmallConvKernel
 from .space import Launch
+from .squeeze_excite import SqueezeExciteKernel
 from .stem import (
     LARGEST_STEM_FILTER,
     LARGEST_STEM_K,
@@ -38,8 +41,16 @@ NAME = "hopper"
 #: Most channels of the network's input for which the stem's kernels exist.
 STEM_CHANNELS = 4
 #: What rules out a workload of several operations.
-_WHOLE = {"expand_depthwise": expand_depthwise.objections, "stem": image.objections}
-_PROGRAMMATIC = (ExpandDepthwiseKernel, ImageConvKernel, SmallConvKernel)
+_WHOLE = {
+    "bottleneck": bottleneck.objections,
+    "expand_depthwise": expand_depthwise.objections,
+    "squeeze_excite": squeeze_excite.objections,
+    "stem": image.objections,
+}
+_PROGRAMMATIC = (
+    *(BottleneckKernel, ExpandDepthwiseKernel, ImageConvKernel, SmallConvKernel),
+    SqueezeExciteKernel,
+)
 
 
 def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
@@ -85,6 +96,13 @@ def _launches(workload: Workload, device: Device) -> list[Launch]:
         both = ExpandDepthwiseKernel(workload.dtype)
         swizzles = expand_depthwise.swizzles(workload, device)
         return [Launch(both, swizzle=swizzle) for swizzle in swizzles]
+    if workload.op == "bottleneck":
+        every = BottleneckKernel(workload.dtype)
+        return [Launch(every, swizzle=swizzle) for swizzle in bottleneck.swizzles(workload, device)]
+    if workload.op == "squeeze_excite":
+        block = SqueezeExciteKernel(workload.dtype)
+        swizzles = squeeze_excite.swizzles(workload, device)
+        return [Launch(block, swizzle=swizzle) for swizzle in swizzles]
     if is_small(workload):
         return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
@@ -116,6 +134,10 @@ def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
         return pointwise.why_not(launch.kernel, launch.swizzle, workload)
     if isinstance(launch.kernel, ExpandDepthwiseKernel):
         return expand_depthwise.why_not(launch.kernel, launch.swizzle, workload, device)
+    if isinstance(launch.kernel, BottleneckKernel):
+        return bottleneck.why_not(launch.kernel, launch.swizzle, workload, device)
+    if isinstance(launch.kernel, SqueezeExciteKernel):
+        return squeeze_excite.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, ImageConvKernel):
         return image.why_not(launch.kernel, launch.swizzle, workload, device)
     if isinstance(launch.kernel, SmallConvKernel):

@@ -1,0 +1,61 @@
+"""The kernel library of a bottleneck called from Python through its C ABI
+(``convoy/bottleneck_abi.h``).
+
+For checks and tests: the hot path is the C++ runtime's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ....errors import InvalidOption
+from ....ir.bottleneck import parts
+from ....ir.workload import Workload
+from ..library import Library, Shape
+
+_NAMES = (
+    *("x", "filter", "expand", "reduce", "residual"),
+    *("bias", "expand_bias", "reduce_bias", "y", "z"),
+)
+
+
+class Problem(ctypes.Structure):
+    """``ConvoyBottleneck``."""
+
+    _fields_ = [
+        ("conv", Shape),
+        ("expand", ctypes.c_int32),
+        ("reduce", ctypes.c_int32),
+        ("expand_clip_min", ctypes.c_float),
+        ("expand_clip_max", ctypes.c_float),
+        ("reduce_clip_min", ctypes.c_float),
+        ("reduce_clip_max", ctypes.c_float),
+    ]
+
+    @classmethod
+    def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
+        """A bottleneck with a candidate's run-time choices."""
+        bottleneck = w.bottleneck
+        if bottleneck is None:
+            raise InvalidOption(f"workload {w.key}", "a bottleneck")
+        second, third = bottleneck.expand_epilogue, bottleneck.reduce_epilogue
+        return cls(
+            Shape.of(parts(w)[0], sm_count, swizzle=swizzle),
+            *(bottleneck.expand, bottleneck.reduce),
+            *(second.alpha or second.clip_min, second.clip_max),
+            *(third.alpha or third.clip_min, third.clip_max),
+        )
+
+
+class Operands(ctypes.Structure):
+    """``ConvoyBottleneckOperands``: device addresses, None for what is not there."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in _NAMES]
+
+
+class BottleneckLibrary(Library):
+    """A library of ``convoy/bottleneck_abi.h``."""
+
+    kind = "bottleneck"
+    prefix = "bottleneck_"
+    abi = 1

@@ -1,0 +1,57 @@
+"""The kernel library of a squeeze-and-excitation block called from Python through its C ABI
+(``convoy/squeeze_excite_abi.h``).
+
+For checks and tests: the hot path is the C++ runtime's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ....errors import InvalidOption
+from ....ir.squeeze_excite import image_of
+from ....ir.workload import Workload
+from ..library import Library, Shape
+
+_NAMES = ("x", "squeeze", "excite", "residual", "squeeze_bias", "excite_bias", "y")
+
+
+class Problem(ctypes.Structure):
+    """``ConvoySqueezeExcite``."""
+
+    _fields_ = [
+        ("image", Shape),
+        ("squeezed", ctypes.c_int32),
+        ("squeeze_clip_min", ctypes.c_float),
+        ("squeeze_clip_max", ctypes.c_float),
+        ("gate_clip_min", ctypes.c_float),
+        ("gate_clip_max", ctypes.c_float),
+    ]
+
+    @classmethod
+    def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
+        """A block with a candidate's run-time choices."""
+        block = w.squeeze_excite
+        if block is None:
+            raise InvalidOption(f"workload {w.key}", "a squeeze-and-excitation block")
+        squeeze, gate = block.squeeze_epilogue, block.gate_epilogue
+        return cls(
+            Shape.of(image_of(w), sm_count, swizzle=swizzle),
+            block.channels,
+            *(squeeze.alpha or squeeze.clip_min, squeeze.clip_max),
+            *(gate.alpha or gate.clip_min, gate.clip_max),
+        )
+
+
+class Operands(ctypes.Structure):
+    """``ConvoySqueezeExciteOperands``: device addresses, None for what is not there."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in _NAMES]
+
+
+class SqueezeExciteLibrary(Library):
+    """A library of ``convoy/squeeze_excite_abi.h``."""
+
+    kind = "squeeze_excite"
+    prefix = "squeeze_excite_"
+    abi = 1
