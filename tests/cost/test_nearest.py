@@ -82,6 +82,23 @@ def test_bottlenecks_are_near_those_of_as_many_results() -> None:
     assert ranked(neighbours, of_sizes(200), FAST, SLOW) == [FAST.kernel, SLOW.kernel]
 
 
+def test_bottlenecks_take_their_tiles_one_after_the_other() -> None:
+    """Fewer tiles than there are SMs take as long as one; an image of one row has as many tiles as
+    one of eight rows."""
+
+    def image(n: int, h: int, w: int) -> Workload:
+        sizes = Bottleneck(512, reduce=128)
+        return Workload("bottleneck", n, h, w, 128, 128, 3, 3, padding=(1,) * 4, bottleneck=sizes)
+
+    neighbours = of({image(1, 28, 28): [sample(FAST, 12.0)]}, H200)
+    (same,) = neighbours.estimates(image(1, 28, 28), [FAST])
+    (smaller,) = neighbours.estimates(image(1, 14, 14), [FAST])
+    assert smaller.kernel_us == same.kernel_us
+    (images,) = neighbours.estimates(image(1, 8, 8 * 1000), [FAST])
+    (rows,) = neighbours.estimates(image(1, 1, 8 * 1000), [FAST])
+    assert rows.kernel_us > 0.8 * images.kernel_us
+
+
 def test_blocks_are_near_those_of_as_many_squeezed_channels() -> None:
     def of_sizes(channels: int) -> Workload:
         image = Workload("fprop", 8, 28, 28, 96, 96, 1, 1)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..ir.bottleneck import parts
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
@@ -59,6 +60,9 @@ _ORDER = {"wgrad": 0.2}
 #: How far an estimate may be off, as its spread.
 _SPREAD = 0.07
 _LAUNCH_US = 1.5
+#: Of a bottleneck: a product of 64 pixels and results and 16 channels, 32 cycles of an H200; and
+#: what is done with 64 results of each pixel.
+_PRODUCT_US, _BLOCK_US = 0.018, 0.34
 
 #: Kernels by the name of their backend and their own.
 Key = tuple[str, str]
@@ -185,8 +189,20 @@ class Neighbours:
 
 
 def least_us(workload: Workload, device: Device) -> float:
-    """Time of a launch, and of arithmetic or memory traffic, whichever is more."""
-    return _LAUNCH_US + roofline_us(workload, device)
+    """Time of a launch, and of arithmetic or memory traffic, whichever is more; of a bottleneck
+    also of its tiles, a few at a time."""
+    tiles_us = _tiles_us(workload, device) if workload.bottleneck is not None else 0.0
+    return _LAUNCH_US + max(roofline_us(workload, device), tiles_us)
+
+
+def _tiles_us(workload: Workload, device: Device) -> float:
+    """Time of tiles of 8 x 8 pixels of a bottleneck in all channels, two at a time on an SM."""
+    each = parts(workload)
+    products = sum(part.taps * -(-part.c // 16) * -(-part.k // 64) for part in each)
+    blocks = sum(-(-part.k // 64) for part in each[1:])
+    tiles = workload.n * -(-workload.p // 8) * -(-workload.q // 8)
+    turns = max(1.0, tiles / (2 * device.sm_count))
+    return turns * (_PRODUCT_US * products + _BLOCK_US * blocks)
 
 
 def _known(workload: Workload, gpu: str, samples: Sequence[HostSample]) -> _Known:
