@@ -45,11 +45,11 @@ class AttentionExecutable : public Executable {
         problem_(MakeProblem(function.workload)),
         has_bias_(problem_.bias != CONVOY_NO_BIAS),
         symbol_(function.symbol) {
-    if (library.attention_check == nullptr) {
+    if (library.attention.check == nullptr) {
       TVM_FFI_THROW(CorruptArtefact)
           << "function '" << symbol_ << "' names a kernel that does not compute attention";
     }
-    RequireSupported(library, library.attention_check(&problem_), symbol_);
+    RequireSupported(library, library.attention.check(&problem_), symbol_);
     state_bytes_ = library.state_bytes();
   }
 
@@ -63,7 +63,7 @@ class AttentionExecutable : public Executable {
     operands.v = pointers[2];
     operands.bias = has_bias_ ? pointers[3] : nullptr;
     operands.o = pointers[has_bias_ ? 4 : 3];
-    RequirePrepared(library_, library_.attention_prepare(&problem_, &operands, call->state()),
+    RequirePrepared(library_, library_.attention.prepare(&problem_, &operands, call->state()),
                     symbol_);
     return call;
   }

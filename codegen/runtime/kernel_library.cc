@@ -18,8 +18,8 @@ namespace convoy {
 namespace {
 
 template <typename F>
-void Resolve(void* library, const char* name, F* function) {
-  *function = reinterpret_cast<F>(dlsym(library, name));
+void Resolve(void* library, const std::string& name, F* function) {
+  *function = reinterpret_cast<F>(dlsym(library, name.c_str()));
   if (*function == nullptr) {
     TVM_FFI_THROW(CorruptArtefact) << "a kernel library without the function " << name;
   }
@@ -58,53 +58,48 @@ void* OpenBytes(const std::string& name, const tvm::ffi::Bytes& bytes) {
   return library;
 }
 
-// The kinds of problems, each with the function that gives the version of its ABI and a library's
-// other functions for it.
+// A kind of problem: the prefix of its functions' names, the version of its ABI, and how its
+// functions are looked up in a library.
 struct Kind {
-  const char* abi;
+  const char* prefix;
   int32_t version;
-  void (*resolve)(void* handle, KernelLibrary* library);
+  void (*resolve)(void* handle, const std::string& prefix, KernelLibrary* library);
 };
 
+template <auto functions>
+void ResolveProblem(void* handle, const std::string& prefix, KernelLibrary* library) {
+  Resolve(handle, prefix + "check", &(library->*functions).check);
+  Resolve(handle, prefix + "prepare", &(library->*functions).prepare);
+}
+
+void ResolveConvolution(void* handle, const std::string& prefix, KernelLibrary* library) {
+  Resolve(handle, prefix + "check", &library->check);
+  Resolve(handle, prefix + "workspace", &library->workspace);
+  Resolve(handle, prefix + "prepare", &library->prepare);
+}
+
 const Kind kKinds[] = {
-    {"convoy_kernel_attention_abi", CONVOY_ATTENTION_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_attention_check", &library->attention_check);
-       Resolve(handle, "convoy_kernel_attention_prepare", &library->attention_prepare);
-     }},
-    {"convoy_kernel_stem_abi", CONVOY_STEM_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_stem_check", &library->stem_check);
-       Resolve(handle, "convoy_kernel_stem_prepare", &library->stem_prepare);
-     }},
-    {"convoy_kernel_expansion_abi", CONVOY_EXPANSION_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_expansion_check", &library->expansion_check);
-       Resolve(handle, "convoy_kernel_expansion_prepare", &library->expansion_prepare);
-     }},
-    {"convoy_kernel_bottleneck_abi", CONVOY_BOTTLENECK_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_bottleneck_check", &library->bottleneck_check);
-       Resolve(handle, "convoy_kernel_bottleneck_prepare", &library->bottleneck_prepare);
-     }},
-    {"convoy_kernel_squeeze_excite_abi", CONVOY_SQUEEZE_EXCITE_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_squeeze_excite_check", &library->squeeze_excite_check);
-       Resolve(handle, "convoy_kernel_squeeze_excite_prepare", &library->squeeze_excite_prepare);
-     }},
-    {"convoy_kernel_abi", CONVOY_KERNEL_ABI_VERSION,
-     [](void* handle, KernelLibrary* library) {
-       Resolve(handle, "convoy_kernel_check", &library->check);
-       Resolve(handle, "convoy_kernel_workspace", &library->workspace);
-       Resolve(handle, "convoy_kernel_prepare", &library->prepare);
-     }},
+    {"convoy_kernel_attention_", CONVOY_ATTENTION_ABI_VERSION,
+     ResolveProblem<&KernelLibrary::attention>},
+    {"convoy_kernel_stem_", CONVOY_STEM_ABI_VERSION, ResolveProblem<&KernelLibrary::stem>},
+    {"convoy_kernel_expansion_", CONVOY_EXPANSION_ABI_VERSION,
+     ResolveProblem<&KernelLibrary::expansion>},
+    {"convoy_kernel_bottleneck_", CONVOY_BOTTLENECK_ABI_VERSION,
+     ResolveProblem<&KernelLibrary::bottleneck>},
+    {"convoy_kernel_squeeze_excite_", CONVOY_SQUEEZE_EXCITE_ABI_VERSION,
+     ResolveProblem<&KernelLibrary::squeeze_excite>},
+    {"convoy_kernel_", CONVOY_KERNEL_ABI_VERSION, ResolveConvolution},
 };
+
+// The function that gives the version of a kind's ABI; only libraries of the kind have it.
+std::string AbiName(const Kind& kind) { return std::string(kind.prefix) + "abi"; }
 
 // The kind of a library; the last, of convolutions and GEMMs, where it has no other's function.
 const Kind& KindOf(void* handle) {
   const Kind* last = std::end(kKinds) - 1;
-  return *std::find_if(std::begin(kKinds), last,
-                       [&](const Kind& kind) { return dlsym(handle, kind.abi) != nullptr; });
+  return *std::find_if(std::begin(kKinds), last, [&](const Kind& kind) {
+    return dlsym(handle, AbiName(kind).c_str()) != nullptr;
+  });
 }
 
 // One library for the process and each content hash; never closed, since kernels may be running.
@@ -118,13 +113,13 @@ const KernelLibrary& GetLibrary(const std::string& name, const tvm::ffi::Bytes& 
   KernelLibrary library;
   const Kind& kind = KindOf(handle);
   decltype(&convoy_kernel_abi) abi;
-  Resolve(handle, kind.abi, &abi);
+  Resolve(handle, AbiName(kind), &abi);
   if (abi() != kind.version) {
     TVM_FFI_THROW(LibraryVersionMismatch)
         << "kernel library " << name << " follows ABI " << abi() << "; this convoy's is "
         << kind.version << ". Build the module again";
   }
-  kind.resolve(handle, &library);
+  kind.resolve(handle, kind.prefix, &library);
   Resolve(handle, "convoy_kernel_state_bytes", &library.state_bytes);
   Resolve(handle, "convoy_kernel_launch", &library.launch);
   Resolve(handle, "convoy_kernel_error", &library.error);
@@ -291,10 +286,13 @@ ConvoyShape MakeShape(const FunctionSpec& function, int sm_count) {
   shape.split_k = narrow(Get<int64_t>(function.entry, "split_k", 1));
   shape.swizzle = narrow(Get<int64_t>(function.entry, "swizzle", 0));
   shape.sm_count = sm_count;
-  bool has_alpha = load.epilogue.alpha != 0;
-  shape.clip_min = has_alpha ? load.epilogue.alpha : load.epilogue.clip_min;
+  shape.clip_min = ClipMin(load.epilogue);
   shape.clip_max = load.epilogue.clip_max;
   return shape;
+}
+
+float ClipMin(const Epilogue& epilogue) {
+  return epilogue.alpha != 0 ? epilogue.alpha : epilogue.clip_min;
 }
 
 void RequireSupported(const KernelLibrary& library, int32_t code, const std::string& symbol) {

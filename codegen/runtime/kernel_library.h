@@ -18,26 +18,33 @@
 
 namespace convoy {
 
-// Functions of convoy/kernel_abi.h or, where `attention_prepare`, `stem_prepare`,
-// `expansion_prepare`, `bottleneck_prepare` or `squeeze_excite_prepare` is there, of
-// convoy/attention_abi.h, convoy/stem_abi.h, convoy/expansion_abi.h, convoy/bottleneck_abi.h or
-// convoy/squeeze_excite_abi.h; those of the others are null, and so are `launch_programmatic` where
-// the kernel starts only when its predecessor has ended and `prepare_strided` where it takes compact
-// operands only.
+// Functions of a kind of problem, null in a library of another kind.
+template <typename Check, typename Prepare>
+struct ProblemFunctions {
+  Check* check = nullptr;
+  Prepare* prepare = nullptr;
+};
+
+// Functions of convoy/kernel_abi.h, or of the header of another kind of problem instead of `check`,
+// `workspace` and `prepare`. `launch_programmatic` is null where the kernel starts only when its
+// predecessor has ended, `prepare_strided` where it takes compact operands only.
 struct KernelLibrary {
   decltype(&convoy_kernel_check) check = nullptr;
   decltype(&convoy_kernel_workspace) workspace = nullptr;
   decltype(&convoy_kernel_prepare) prepare = nullptr;
-  decltype(&convoy_kernel_attention_check) attention_check = nullptr;
-  decltype(&convoy_kernel_attention_prepare) attention_prepare = nullptr;
-  decltype(&convoy_kernel_stem_check) stem_check = nullptr;
-  decltype(&convoy_kernel_stem_prepare) stem_prepare = nullptr;
-  decltype(&convoy_kernel_expansion_check) expansion_check = nullptr;
-  decltype(&convoy_kernel_expansion_prepare) expansion_prepare = nullptr;
-  decltype(&convoy_kernel_bottleneck_check) bottleneck_check = nullptr;
-  decltype(&convoy_kernel_bottleneck_prepare) bottleneck_prepare = nullptr;
-  decltype(&convoy_kernel_squeeze_excite_check) squeeze_excite_check = nullptr;
-  decltype(&convoy_kernel_squeeze_excite_prepare) squeeze_excite_prepare = nullptr;
+  ProblemFunctions<decltype(convoy_kernel_attention_check),
+                   decltype(convoy_kernel_attention_prepare)>
+      attention;
+  ProblemFunctions<decltype(convoy_kernel_stem_check), decltype(convoy_kernel_stem_prepare)> stem;
+  ProblemFunctions<decltype(convoy_kernel_expansion_check),
+                   decltype(convoy_kernel_expansion_prepare)>
+      expansion;
+  ProblemFunctions<decltype(convoy_kernel_bottleneck_check),
+                   decltype(convoy_kernel_bottleneck_prepare)>
+      bottleneck;
+  ProblemFunctions<decltype(convoy_kernel_squeeze_excite_check),
+                   decltype(convoy_kernel_squeeze_excite_prepare)>
+      squeeze_excite;
   decltype(&convoy_kernel_state_bytes) state_bytes = nullptr;
   decltype(&convoy_kernel_launch) launch = nullptr;
   decltype(&convoy_kernel_launch_programmatic) launch_programmatic = nullptr;
@@ -75,6 +82,9 @@ void RequirePrepared(const KernelLibrary& library, int32_t code, const std::stri
 
 // The problem of a convolution or GEMM with the choices of its entry.
 ConvoyShape MakeShape(const FunctionSpec& function, int sm_count);
+
+// The first parameter of an activation in the ABIs: `alpha` where it has one, or its lower bound.
+float ClipMin(const Epilogue& epilogue);
 
 // Throw CorruptArtefact if the library is of another kind or cannot run the problem.
 std::unique_ptr<Executable> BuildAttention(const KernelLibrary& library,

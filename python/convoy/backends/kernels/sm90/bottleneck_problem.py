@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import ctypes
 
-from ....errors import InvalidOption
 from ....ir.bottleneck import parts
 from ....ir.workload import Workload
 from ..library import Library, Shape
-
-_NAMES = (
-    *("x", "filter", "expand", "reduce", "residual"),
-    *("bias", "expand_bias", "reduce_bias", "y", "z"),
-)
+from .problem_parts import clip, pointers, require
 
 
 class Problem(ctypes.Structure):
@@ -35,22 +30,22 @@ class Problem(ctypes.Structure):
     @classmethod
     def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
         """A bottleneck with a candidate's run-time choices."""
-        bottleneck = w.bottleneck
-        if bottleneck is None:
-            raise InvalidOption(f"workload {w.key}", "a bottleneck")
-        second, third = bottleneck.expand_epilogue, bottleneck.reduce_epilogue
+        bottleneck = require(w.bottleneck, w, "a bottleneck")
         return cls(
             Shape.of(parts(w)[0], sm_count, swizzle=swizzle),
             *(bottleneck.expand, bottleneck.reduce),
-            *(second.alpha or second.clip_min, second.clip_max),
-            *(third.alpha or third.clip_min, third.clip_max),
+            *clip(bottleneck.expand_epilogue),
+            *clip(bottleneck.reduce_epilogue),
         )
 
 
 class Operands(ctypes.Structure):
     """``ConvoyBottleneckOperands``: device addresses, None for what is not there."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in _NAMES]
+    _fields_ = pointers(
+        *("x", "filter", "expand", "reduce", "residual"),
+        *("bias", "expand_bias", "reduce_bias", "y", "z"),
+    )
 
 
 class BottleneckLibrary(Library):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 
-from ....errors import InvalidOption
 from ....ir.workload import Workload
 from ..library import Library, Shape
+from .problem_parts import clip, pointers, require
 
 
 class Problem(ctypes.Structure):
@@ -27,23 +27,18 @@ class Problem(ctypes.Structure):
     @classmethod
     def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
         """An expansion with a candidate's run-time choices."""
-        expansion = w.expansion
-        if expansion is None:
-            raise InvalidOption(f"workload {w.key}", "an expansion")
+        expansion = require(w.expansion, w, "an expansion")
         depthwise = dataclasses.replace(w, op="fprop", expansion=None)
-        inner = expansion.epilogue
         return cls(
             Shape.of(depthwise, sm_count, swizzle=swizzle),
-            *(expansion.channels, inner.alpha or inner.clip_min, inner.clip_max),
+            *(expansion.channels, *clip(expansion.epilogue)),
         )
 
 
 class Operands(ctypes.Structure):
     """``ConvoyExpansionOperands``: device addresses, None for what is not there."""
 
-    _fields_ = [
-        (name, ctypes.c_void_p) for name in ("x", "filter", "expand", "expand_bias", "bias", "y")
-    ]
+    _fields_ = pointers("x", "filter", "expand", "expand_bias", "bias", "y")
 
 
 class ExpansionLibrary(Library):

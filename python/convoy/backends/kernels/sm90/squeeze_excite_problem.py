@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import ctypes
 
-from ....errors import InvalidOption
 from ....ir.squeeze_excite import image_of
 from ....ir.workload import Workload
 from ..library import Library, Shape
-
-_NAMES = ("x", "squeeze", "excite", "residual", "squeeze_bias", "excite_bias", "y")
+from .problem_parts import clip, pointers, require
 
 
 class Problem(ctypes.Structure):
@@ -31,22 +29,19 @@ class Problem(ctypes.Structure):
     @classmethod
     def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
         """A block with a candidate's run-time choices."""
-        block = w.squeeze_excite
-        if block is None:
-            raise InvalidOption(f"workload {w.key}", "a squeeze-and-excitation block")
-        squeeze, gate = block.squeeze_epilogue, block.gate_epilogue
+        block = require(w.squeeze_excite, w, "a squeeze-and-excitation block")
         return cls(
             Shape.of(image_of(w), sm_count, swizzle=swizzle),
             block.channels,
-            *(squeeze.alpha or squeeze.clip_min, squeeze.clip_max),
-            *(gate.alpha or gate.clip_min, gate.clip_max),
+            *clip(block.squeeze_epilogue),
+            *clip(block.gate_epilogue),
         )
 
 
 class Operands(ctypes.Structure):
     """``ConvoySqueezeExciteOperands``: device addresses, None for what is not there."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in _NAMES]
+    _fields_ = pointers("x", "squeeze", "excite", "residual", "squeeze_bias", "excite_bias", "y")
 
 
 class SqueezeExciteLibrary(Library):

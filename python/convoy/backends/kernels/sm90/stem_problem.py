@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 
-from ....errors import InvalidOption
 from ....ir.workload import Workload
 from ..library import Library, Shape
+from .problem_parts import require
 
 _FIELDS = (
     *("channels", "channels_last", "is_float32", "pool_h", "pool_w"),
@@ -26,9 +26,7 @@ class Problem(ctypes.Structure):
     @classmethod
     def of(cls, w: Workload, sm_count: int, swizzle: int = 0) -> Problem:
         """A stem with a candidate's run-time choices."""
-        stem = w.stem
-        if stem is None:
-            raise InvalidOption(f"workload {w.key}", "a stem")
+        stem = require(w.stem, w, "a stem")
         convolution = dataclasses.replace(w, op="fprop", stem=None)
         return cls(
             Shape.of(convolution, sm_count, swizzle=swizzle),
