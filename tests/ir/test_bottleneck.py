@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from convoy.errors import InvalidWorkload
 from convoy.ir.bottleneck import Bottleneck, parts
-from convoy.ir.compact import without_defaults
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.operands import operand_bytes, read_ahead, weight_bytes, weights
 from convoy.ir.workload import Workload
 
+from ..helpers import workload_json
 from ..sm90.bottleneck_cases import cases, usual
 
 RESNET, PAIR, *_ = usual()
@@ -34,9 +33,7 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("w", [*usual(), *cases(25, 4), BARE], ids=lambda w: w.key)
 def test_json_there_and_back(w: Workload) -> None:
-    for fields in (w.to_json(), without_defaults(w)):
-        again = Workload.from_json(json.loads(json.dumps(fields)))
-        assert again == w and again.key == w.key
+    workload_json.check_there_and_back(w)
 
 
 def test_every_field_is_part_of_the_key() -> None:
@@ -45,7 +42,7 @@ def test_every_field_is_part_of_the_key() -> None:
     fields += [Bottleneck(256, reduce=64), Bottleneck(256, reduce=32)]
     fields += [Bottleneck(256, reduce=64, reduce_epilogue=RELU), Bottleneck(64, reduce=256)]
     found = [dataclasses.replace(w, bottleneck=b) for w in (RESNET, BARE) for b in fields]
-    assert len({w.key for w in found}) == len(set(found)) == len(sorted(found)) == 16
+    workload_json.check_distinct(found, 16)
 
 
 def test_a_convolution_is_written_as_before() -> None:
@@ -158,14 +155,8 @@ def test_only_the_second_convolution_adds_a_tensor(fields: dict, expected: str) 
     ids=str,
 )
 def test_wrong_json_is_rejected(changes: dict[str, object]) -> None:
-    data = RESNET.to_json()
-    data["bottleneck"].update(changes)
-    with pytest.raises(InvalidWorkload):
-        Workload.from_json(data)
+    workload_json.check_changed_json(RESNET, "bottleneck", changes)
 
 
 def test_expand_is_required() -> None:
-    data = RESNET.to_json()
-    del data["bottleneck"]["expand"]
-    with pytest.raises(InvalidWorkload, match="expand"):
-        Workload.from_json(data)
+    workload_json.check_required(RESNET, "bottleneck", "expand")

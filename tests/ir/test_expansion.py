@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
 from convoy.errors import InvalidWorkload
-from convoy.ir.compact import without_defaults
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.operands import operand_bytes, weight_bytes, weights
 from convoy.ir.workload import Workload
 
+from ..helpers import workload_json
 from ..sm90.expansion_cases import cases, usual
 
 MOBILENET = next(usual())
@@ -31,16 +30,14 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("w", [*usual(), *cases(25, 4), BARE], ids=lambda w: w.key)
 def test_json_there_and_back(w: Workload) -> None:
-    for fields in (w.to_json(), without_defaults(w)):
-        again = Workload.from_json(json.loads(json.dumps(fields)))
-        assert again == w and again.key == w.key
+    workload_json.check_there_and_back(w)
 
 
 def test_every_field_is_part_of_the_key() -> None:
     epilogues = Epilogue(bias=True), Epilogue(activation="relu")
     fields = [Expansion(16), Expansion(24), *(Expansion(16, e) for e in epilogues)]
     found = [dataclasses.replace(w, expansion=e) for w in (MOBILENET, BARE) for e in fields]
-    assert len({w.key for w in found}) == len(set(found)) == len(sorted(found)) == 8
+    workload_json.check_distinct(found, 8)
 
 
 def test_a_convolution_is_written_as_before() -> None:
@@ -101,14 +98,8 @@ def test_the_1x1_convolution_adds_no_tensor(epilogue: Epilogue) -> None:
     "changes", [{"channels": 0}, {"channels": "16"}, {"stride": 2}, {"epilogue": {"bias": 2}}]
 )
 def test_wrong_json_is_rejected(changes: dict[str, object]) -> None:
-    data = MOBILENET.to_json()
-    data["expansion"].update(changes)
-    with pytest.raises(InvalidWorkload):
-        Workload.from_json(data)
+    workload_json.check_changed_json(MOBILENET, "expansion", changes)
 
 
 def test_channels_are_required() -> None:
-    data = MOBILENET.to_json()
-    del data["expansion"]["channels"]
-    with pytest.raises(InvalidWorkload, match="channels"):
-        Workload.from_json(data)
+    workload_json.check_required(MOBILENET, "expansion", "channels")

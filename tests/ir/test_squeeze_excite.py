@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 
 import pytest
 
 from convoy.errors import InvalidWorkload
-from convoy.ir.compact import without_defaults
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.operands import operand_bytes, read_ahead, weight_bytes, weights
 from convoy.ir.squeeze_excite import SqueezeExcite, image_of, products
 from convoy.ir.workload import Workload
 
+from ..helpers import workload_json
 from ..sm90.squeeze_excite_cases import activated, cases, made, usual
 
 EFFICIENTNET, MOBILENET, RESNET, _ = usual()
@@ -34,16 +33,14 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("w", [*usual(), *cases(25, 4), BARE], ids=lambda w: w.key)
 def test_json_there_and_back(w: Workload) -> None:
-    for fields in (w.to_json(), without_defaults(w)):
-        again = Workload.from_json(json.loads(json.dumps(fields)))
-        assert again == w and again.key == w.key
+    workload_json.check_there_and_back(w)
 
 
 def test_every_field_is_part_of_the_key() -> None:
     fields = [SqueezeExcite(16), SqueezeExcite(8), SqueezeExcite(16, RELU)]
     fields += [SqueezeExcite(16, gate_epilogue=RELU), SqueezeExcite(16, RELU, RELU)]
     found = [dataclasses.replace(w, squeeze_excite=own) for w in (RESNET, BARE) for own in fields]
-    assert len({w.key for w in found}) == len(set(found)) == len(sorted(found)) == 10
+    workload_json.check_distinct(found, 10)
 
 
 def test_a_convolution_is_written_as_before() -> None:
@@ -144,14 +141,8 @@ def test_products_have_a_bias_and_an_activation_alone(epilogue: Epilogue) -> Non
     ids=str,
 )
 def test_wrong_json_is_rejected(changes: dict[str, object]) -> None:
-    data = RESNET.to_json()
-    data["squeeze_excite"].update(changes)
-    with pytest.raises(InvalidWorkload):
-        Workload.from_json(data)
+    workload_json.check_changed_json(RESNET, "squeeze_excite", changes)
 
 
 def test_channels_are_required() -> None:
-    data = RESNET.to_json()
-    del data["squeeze_excite"]["channels"]
-    with pytest.raises(InvalidWorkload, match="channels"):
-        Workload.from_json(data)
+    workload_json.check_required(RESNET, "squeeze_excite", "channels")

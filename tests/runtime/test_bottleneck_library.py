@@ -3,23 +3,19 @@ cannot be."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import fused
 import pytest
-import tvm_ffi
-from support import Fakes, blobs_of, compile_fake, kernel_entry, saved_and_loaded, small
+from fused import fixtures, run
+from support import Fakes, kernel_entry
 
-from convoy import errors
 from convoy.backends.kernels.sm90.bottleneck_problem import BottleneckLibrary, Operands, Problem
 from convoy.ir.bottleneck import Bottleneck
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
-from convoy.measure import reference
-from convoy.runtime import create_module
 
 
 def clip(low: float, high: float, residual: bool = False) -> Epilogue:
@@ -41,37 +37,7 @@ def changed(workload: Workload = ALL, **fields: Any) -> Workload:
 PAIR = changed(reduce=0, reduce_epilogue=Epilogue())
 BARE = dataclasses.replace(ALL, epilogue=Epilogue(), bottleneck=Bottleneck(10))
 
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_fake(Path(tmp_path_factory.mktemp("bottleneck")), "fake_bottleneck.cc")
-
-
-@pytest.fixture(scope="module")
-def blobs(library: Path) -> dict[str, bytes]:
-    return blobs_of(library)
-
-
-def arrays_of(workload: Workload) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Random inputs, and results without values."""
-    rng = np.random.default_rng(0)
-    shapes = workload.operand_shapes()
-    inputs, outputs = shapes[: -workload.num_outputs], shapes[-workload.num_outputs :]
-    values = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape, _ in inputs}
-    return values, {name: np.full(shape, np.nan, np.float32) for name, shape, _ in outputs}
-
-
-def check(workload: Workload, values: dict[str, np.ndarray], out: dict[str, np.ndarray]) -> None:
-    for got, wanted in zip(out.values(), reference.full(workload, values), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
-
-
-def run(workload: Workload, blobs: dict[str, bytes], saved: bool = False) -> None:
-    module = create_module([kernel_entry(workload, blobs, arch=0)], blobs)
-    module = saved_and_loaded(module) if saved else module
-    values, out = arrays_of(workload)
-    module["f"](*(tvm_ffi.from_dlpack(array) for array in (*values.values(), *out.values())))
-    check(workload, values, out)
+library, blobs = fixtures("fake_bottleneck.cc")
 
 
 @pytest.mark.parametrize(
@@ -98,27 +64,12 @@ def test_computes_what_the_workload_says(workload: Workload, blobs: dict[str, by
 def test_called_from_python(workload: Workload, library: Path) -> None:
     loaded = BottleneckLibrary(library)
     assert loaded.check(Problem.of(changed(expand=13), 1)) == "13 channels"
-    problem = Problem.of(workload, 1)
-    assert not loaded.check(problem)
-    values, out = arrays_of(workload)
-    fields = {"w": "filter"}
-    given = {fields.get(name, name): array.ctypes.data for name, array in {**values, **out}.items()}
-    loaded.prepare(problem, Operands(**given)).launch(0)
-    check(workload, values, out)
-    assert ctypes.sizeof(Operands) == 10 * ctypes.sizeof(ctypes.c_void_p)
-    with pytest.raises(errors.InvalidOption, match="a bottleneck"):
-        Problem.of(small(), 1)
+    fused.check_called(loaded, Problem, Operands, workload)
+    fused.check_abi(Problem, Operands, 10, "a bottleneck")
 
 
 def test_libraries_of_another_kind(fakes: Fakes, blobs: dict[str, bytes]) -> None:
-    with pytest.raises(errors.CorruptArtefact, match="computes no bottlenecks"):
-        run(ALL, fakes.blobs)
-    module = create_module([kernel_entry(small(), blobs, arch=0)], blobs)
-    arrays = [np.zeros(shape, np.float32) for _, shape, _ in small().operand_shapes()]
-    with pytest.raises(errors.CorruptArtefact, match="for another kind of problem"):
-        module["f"](*map(tvm_ffi.from_dlpack, arrays))
-    with pytest.raises(errors.CorruptArtefact, match="13 channels"):
-        run(changed(expand=13), blobs)
+    fused.check_other_libraries(ALL, changed(expand=13), fakes, blobs, "computes no bottlenecks")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +92,7 @@ def test_libraries_of_another_kind(fakes: Fakes, blobs: dict[str, bytes]) -> Non
 def test_a_wrong_bottleneck_is_rejected(changes: Any, blobs: dict[str, bytes]) -> None:
     entry = kernel_entry(ALL, blobs, arch=0)
     entry["workload"]["bottleneck"].update(changes)
-    with pytest.raises(errors.ConvoyError):
-        create_module([entry], blobs)["f"]
+    fused.check_rejected(entry, blobs)
 
 
 @pytest.mark.parametrize(
@@ -157,18 +107,13 @@ def test_a_wrong_bottleneck_is_rejected(changes: Any, blobs: dict[str, bytes]) -
     ids=str,
 )
 def test_other_convolutions_are_rejected(fields: Any, blobs: dict[str, bytes]) -> None:
-    entry = kernel_entry(ALL, blobs, arch=0)
     convolution = dataclasses.replace(ALL, op="fprop", bottleneck=None, **fields)
-    entry["workload"] = {**entry["workload"], **convolution.to_json(), "op": "bottleneck"}
-    if not fields:
-        del entry["workload"]["bottleneck"]
-    with pytest.raises(errors.ConvoyError):
-        create_module([entry], blobs)["f"]
+    part = None if fields else "bottleneck"
+    fused.check_rejected(fused.entry_of(ALL, convolution, blobs, part), blobs)
 
 
 @pytest.mark.parametrize("name", ["x", "y", "z", "residual"])
 def test_rows_are_no_slices(name: str, blobs: dict[str, bytes]) -> None:
     entry = kernel_entry(ALL, blobs, arch=0)
     entry["workload"]["row_strides"] = {name: 16}
-    with pytest.raises(errors.ConvoyError, match="row_strides"):
-        create_module([entry], blobs)["f"]
+    fused.check_rejected(entry, blobs, "row_strides")

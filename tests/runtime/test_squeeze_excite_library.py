@@ -3,17 +3,15 @@ be."""
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import fused
 import pytest
-import tvm_ffi
-from support import Fakes, blobs_of, compile_fake, kernel_entry, saved_and_loaded, small
+from fused import fixtures, run
+from support import Fakes, kernel_entry
 
-from convoy import errors
 from convoy.backends.kernels.sm90.squeeze_excite_problem import (
     Operands,
     Problem,
@@ -22,8 +20,6 @@ from convoy.backends.kernels.sm90.squeeze_excite_problem import (
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.squeeze_excite import SqueezeExcite, image_of
 from convoy.ir.workload import Workload
-from convoy.measure import reference
-from convoy.runtime import create_module
 
 
 def clip(low: float, high: float, residual: bool = False, bias: bool = True) -> Epilogue:
@@ -44,37 +40,7 @@ def changed(workload: Workload = ALL, **fields: Any) -> Workload:
 
 BARE = dataclasses.replace(ALL, epilogue=Epilogue(), squeeze_excite=SqueezeExcite(4))
 
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = Path(tmp_path_factory.mktemp("squeeze_excite"))
-    return compile_fake(folder, "fake_squeeze_excite.cc")
-
-
-@pytest.fixture(scope="module")
-def blobs(library: Path) -> dict[str, bytes]:
-    return blobs_of(library)
-
-
-def arrays_of(workload: Workload) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Random inputs, and a result without values."""
-    rng = np.random.default_rng(0)
-    *inputs, (_, shape, _) = workload.operand_shapes()
-    values = {name: rng.uniform(-1, 1, size).astype(np.float32) for name, size, _ in inputs}
-    return values, np.full(shape, np.nan, np.float32)
-
-
-def check(workload: Workload, values: dict[str, np.ndarray], out: np.ndarray) -> None:
-    (wanted,) = reference.full(workload, values)
-    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
-
-
-def run(workload: Workload, blobs: dict[str, bytes], saved: bool = False) -> None:
-    module = create_module([kernel_entry(workload, blobs, arch=0)], blobs)
-    module = saved_and_loaded(module) if saved else module
-    values, out = arrays_of(workload)
-    module["f"](*(tvm_ffi.from_dlpack(array) for array in (*values.values(), out)))
-    check(workload, values, out)
+library, blobs = fixtures("fake_squeeze_excite.cc")
 
 
 @pytest.mark.parametrize(
@@ -101,26 +67,14 @@ def test_computes_what_the_workload_says(workload: Workload, blobs: dict[str, by
 def test_called_from_python(workload: Workload, library: Path) -> None:
     loaded = SqueezeExciteLibrary(library)
     assert loaded.check(Problem.of(changed(channels=13), 1)) == "13 channels"
-    problem = Problem.of(workload, 1)
-    assert not loaded.check(problem)
-    values, out = arrays_of(workload)
-    given = {name: array.ctypes.data for name, array in {**values, "y": out}.items()}
-    loaded.prepare(problem, Operands(**given)).launch(0)
-    check(workload, values, out)
-    assert ctypes.sizeof(Operands) == 7 * ctypes.sizeof(ctypes.c_void_p)
-    with pytest.raises(errors.InvalidOption, match="a squeeze-and-excitation block"):
-        Problem.of(small(), 1)
+    fused.check_called(loaded, Problem, Operands, workload)
+    fused.check_abi(Problem, Operands, 7, "a squeeze-and-excitation block")
 
 
 def test_libraries_of_another_kind(fakes: Fakes, blobs: dict[str, bytes]) -> None:
-    with pytest.raises(errors.CorruptArtefact, match="no squeeze-and-excitation blocks"):
-        run(ALL, fakes.blobs)
-    module = create_module([kernel_entry(small(), blobs, arch=0)], blobs)
-    arrays = [np.zeros(shape, np.float32) for _, shape, _ in small().operand_shapes()]
-    with pytest.raises(errors.CorruptArtefact, match="for another kind of problem"):
-        module["f"](*map(tvm_ffi.from_dlpack, arrays))
-    with pytest.raises(errors.CorruptArtefact, match="13 channels"):
-        run(changed(channels=13), blobs)
+    fused.check_other_libraries(
+        ALL, changed(channels=13), fakes, blobs, "no squeeze-and-excitation blocks"
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,8 +92,7 @@ def test_libraries_of_another_kind(fakes: Fakes, blobs: dict[str, bytes]) -> Non
 def test_a_wrong_block_is_rejected(changes: Any, blobs: dict[str, bytes]) -> None:
     entry = kernel_entry(ALL, blobs, arch=0)
     entry["workload"]["squeeze_excite"].update(changes)
-    with pytest.raises(errors.ConvoyError):
-        create_module([entry], blobs)["f"]
+    fused.check_rejected(entry, blobs)
 
 
 @pytest.mark.parametrize(
@@ -159,18 +112,13 @@ def test_a_wrong_block_is_rejected(changes: Any, blobs: dict[str, bytes]) -> Non
     ids=str,
 )
 def test_other_images_are_rejected(fields: Any, blobs: dict[str, bytes]) -> None:
-    entry = kernel_entry(ALL, blobs, arch=0)
     image = dataclasses.replace(image_of(ALL), **fields)
-    entry["workload"] = {**entry["workload"], **image.to_json(), "op": "squeeze_excite"}
-    if not fields:
-        del entry["workload"]["squeeze_excite"]
-    with pytest.raises(errors.ConvoyError):
-        create_module([entry], blobs)["f"]
+    part = None if fields else "squeeze_excite"
+    fused.check_rejected(fused.entry_of(ALL, image, blobs, part), blobs)
 
 
 @pytest.mark.parametrize("name", ["x", "y", "residual"])
 def test_rows_are_no_slices(name: str, blobs: dict[str, bytes]) -> None:
     entry = kernel_entry(ALL, blobs, arch=0)
     entry["workload"]["row_strides"] = {name: 16}
-    with pytest.raises(errors.ConvoyError, match="row_strides"):
-        create_module([entry], blobs)["f"]
+    fused.check_rejected(entry, blobs, "row_strides")

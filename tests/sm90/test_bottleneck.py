@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.kernels import shipped
-from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.sm90 import bottleneck
 from convoy.backends.kernels.sm90.bottleneck import CHOSEN, BottleneckKernel
 from convoy.backends.kernels.sm90.bottleneck_blocks import BLOCKS
 from convoy.backends.kernels.sm90.bottleneck_problem import BottleneckLibrary, Problem
 from convoy.backends.kernels.sm90.family import sm90_backend
-from convoy.backends.kernels.sm90.kernels import kernel_from_json
-from convoy.errors import InvalidOption, InvalidWorkload
-from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
+from convoy.errors import InvalidWorkload
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.bottleneck import Bottleneck, parts
 from convoy.ir.candidate import Decline
-from convoy.ir.device import Device
-from convoy.ir.epilogue import NO_EPILOGUE, Epilogue
+from convoy.ir.epilogue import NO_EPILOGUE
 from convoy.ir.workload import Workload
 
+from . import fused
 from .bottleneck_cases import cases, taken_cases, usual
+from .fused import DEVICE, activated
 
-DEVICE = Device()
 BASE, PAIR, *_ = usual()
 BOTH = [*usual("float16"), *usual("bfloat16")]
 KERNELS = [BottleneckKernel(dtype) for dtype in ("float16", "bfloat16")]
-#: Bytes of registers that ptxas may spill in a kernel.
-MOST_SPILLED = 16
 
 
 @pytest.fixture(scope="module")
 def compiled(toolkit, tmp_path_factory) -> tuple[str, Path]:
     """What the compiler says, and the library."""
-    path = tmp_path_factory.mktemp("bottleneck") / "kernel.so"
-    return compile_to(KERNELS[1], path, toolkit, ["-Xptxas=-v"]), path
+    return fused.compiled_with_words(KERNELS[1], toolkit, tmp_path_factory.mktemp("bottleneck"))
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +46,6 @@ def changed(base: Workload = BASE, own: dict | None = None, **fields) -> Workloa
     """A workload with other fields of its own and of its bottleneck."""
     inner = dataclasses.replace(base.bottleneck, **own or {})
     return dataclasses.replace(base, bottleneck=inner, **fields)
-
-
-def activated(activation: str, residual: bool = False) -> Epilogue:
-    alpha = 0.1 if activation in WITH_ALPHA else 0.0
-    high = 6.0 if activation == "clip" else 0.0
-    return Epilogue(residual, True, activation, clip_max=high, alpha=alpha)
 
 
 @st.composite
@@ -87,38 +73,21 @@ def workloads(draw, most_channels=20):
 
 def offered(w: Workload) -> set[int]:
     """The places in BLOCKS that the backend proposes."""
-    found = sm90_backend().propose(w, DEVICE)
-    if isinstance(found, Decline):
-        return set()
-    swizzles = [sm90_backend().launch_of(candidate).swizzle for candidate in found]
-    assert len({swizzle % len(CHOSEN) ** 3 for swizzle in swizzles}) == 1
-    return {swizzle // len(CHOSEN) ** 3 for swizzle in swizzles}
+    return fused.offered(w, len(CHOSEN) ** 3)
 
 
 def taken(library: BottleneckLibrary, w: Workload) -> set[int]:
     """The places in BLOCKS that the library runs."""
-    every = len(CHOSEN) ** 3
-    found = range(-1, len(BLOCKS) + 2)
-    return {i for i in found if not library.check(Problem.of(w, 132, i * every))}
+    return fused.taken(library, Problem.of, w, len(BLOCKS), len(CHOSEN) ** 3)
 
 
 def test_compiles_with_few_spills(compiled):
-    words, _ = compiled
-    spills = [int(count) for count in re.findall(r"(\d+) bytes spill", words)]
-    assert spills and max(spills) <= MOST_SPILLED, words
-    # ptxas may put a warpgroup.arrive in front, but not wait between one wgmma and the next.
-    assert set(re.findall(r"C75\d\d", words)) <= {"C7519"}, words
-    assert "serializ" not in words, words
+    fused.check_spills(compiled[0])
+    fused.check_wgmma(compiled[0])
 
 
 def test_exports_the_abi(compiled):
-    names = subprocess.run(
-        ["nm", "-D", "--defined-only", str(compiled[1])], capture_output=True, text=True, check=True
-    ).stdout
-    assert set(re.findall(r" T convoy_kernel_(\w+)", names)) == {
-        *("bottleneck_abi", "bottleneck_check", "bottleneck_prepare", "state_bytes", "launch"),
-        *("launch_programmatic", "footprint", "error"),
-    }
+    fused.check_exports(compiled[1], "bottleneck")
 
 
 @given(workloads())
@@ -211,21 +180,16 @@ def test_there_are_cases_of_the_kernel():
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_kernel_there_and_back(kernel):
-    assert kernel_from_json(kernel.to_json()) == kernel
-    assert kernel.name == f"bottleneck_{'bf16' if kernel.dtype == 'bfloat16' else 'f16'}"
-    assert kernel.name in kernel.source and '"bottleneck_library.cuh"' in kernel.source
-    assert ("__nv_bfloat16" in kernel.source) == (kernel.dtype == "bfloat16")
+    fused.check_there_and_back(kernel, "bottleneck")
 
 
 def test_all_ship():
     """Where this fails, sources have changed: run tuning/ship_kernels.py on a machine with nvcc."""
-    assert not [kernel.name for kernel in KERNELS if not shipped.has(kernel)]
+    fused.check_shipped(KERNELS)
 
 
 def test_other_dtypes_have_no_kernel():
-    for dtype in ("float32", "int8"):
-        with pytest.raises(InvalidOption):
-            BottleneckKernel(dtype)
+    fused.check_dtypes(BottleneckKernel)
 
 
 def test_swizzles_are_of_the_activations():
@@ -252,14 +216,8 @@ def test_it_computes_nothing_else():
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)
 def test_candidates_are_programmatic(w):
-    backend = sm90_backend()
-    found = backend.propose(w, DEVICE)
-    assert isinstance(found, list) and 1 <= len(found) <= len(BLOCKS)
-    for candidate in found:
-        assert backend.launch_of(candidate).kernel == BottleneckKernel(w.dtype)
-        assert backend.is_programmatic(candidate, DEVICE)
-    swizzles = [backend.launch_of(candidate).swizzle for candidate in found]
-    assert swizzles == bottleneck.swizzles(w, DEVICE)
+    swizzles = bottleneck.swizzles(w, DEVICE)
+    fused.check_candidates(w, BottleneckKernel(w.dtype), swizzles, 1, len(BLOCKS))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,31 +10,26 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.kernels import shipped
-from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.sm90 import expand_depthwise, expand_tiles
 from convoy.backends.kernels.sm90.expand_depthwise import CHOSEN, ExpandDepthwiseKernel
 from convoy.backends.kernels.sm90.expand_tiles import LIMITS, ExpandTile, Limit
 from convoy.backends.kernels.sm90.expansion_problem import ExpansionLibrary, Problem
 from convoy.backends.kernels.sm90.family import sm90_backend
-from convoy.backends.kernels.sm90.kernels import kernel_from_json
-from convoy.errors import InvalidOption, InvalidWorkload
-from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
+from convoy.errors import InvalidWorkload
+from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.candidate import Decline
 from convoy.ir.device import Device
-from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.workload import Workload
 
+from . import fused
 from .expansion_cases import cases, taken_cases, usual
 from .formulas import Formulas, load
+from .fused import DEVICE, activated
 
-DEVICE = Device()
 BASE = next(usual())
 BOTH = [*usual("float16"), *usual("bfloat16")]
 KERNELS = [ExpandDepthwiseKernel(dtype) for dtype in ("float16", "bfloat16")]
-#: Bytes of registers that ptxas may spill in a kernel.
-MOST_SPILLED = 16
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +40,9 @@ def f() -> Formulas:
 @pytest.fixture(scope="module")
 def compiled(toolkit, tmp_path_factory) -> tuple[str, Path]:
     """What the compiler says, and the library."""
-    path = tmp_path_factory.mktemp("expand_depthwise") / "kernel.so"
-    return compile_to(KERNELS[1], path, toolkit, ["-Xptxas=-v"]), path
+    return fused.compiled_with_words(
+        KERNELS[1], toolkit, tmp_path_factory.mktemp("expand_depthwise")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +54,6 @@ def changed(base: Workload = BASE, expansion: dict | None = None, **fields) -> W
     """A workload with other fields of its own and of its expansion."""
     inner = dataclasses.replace(base.expansion, **expansion or {})
     return dataclasses.replace(base, expansion=inner, **fields)
-
-
-def activated(activation: str) -> Epilogue:
-    alpha = 0.1 if activation in WITH_ALPHA else 0.0
-    high = 6.0 if activation == "clip" else 0.0
-    return Epilogue(bias=True, activation=activation, clip_max=high, alpha=alpha)
 
 
 @st.composite
@@ -188,23 +176,13 @@ def test_tiles_of_the_cases_are_those_of_the_header(f, w):
 
 
 def test_compiles_with_few_spills(compiled):
-    words, _ = compiled
-    spills = [int(count) for count in re.findall(r"(\d+) bytes spill", words)]
-    kernels = 2 * len(expand_depthwise.FILTERS) * len({limit.columns for limit in LIMITS})
-    assert len(spills) >= 2 * kernels and max(spills) <= MOST_SPILLED, words
-    # ptxas may put a warpgroup.arrive in front, but not wait between one wgmma and the next.
-    assert set(re.findall(r"C75\d\d", words)) <= {"C7519"}, words
-    assert "serializ" not in words, words
+    kernels = len(expand_depthwise.FILTERS) * len({limit.columns for limit in LIMITS})
+    fused.check_spills(compiled[0], 2 * 2 * kernels)
+    fused.check_wgmma(compiled[0])
 
 
 def test_exports_the_abi(compiled):
-    names = subprocess.run(
-        ["nm", "-D", "--defined-only", str(compiled[1])], capture_output=True, text=True, check=True
-    ).stdout
-    assert set(re.findall(r" T convoy_kernel_(\w+)", names)) == {
-        *("expansion_abi", "expansion_check", "expansion_prepare", "state_bytes", "launch"),
-        *("launch_programmatic", "footprint", "error"),
-    }
+    fused.check_exports(compiled[1], "expansion")
 
 
 def places(w: Workload, swizzles) -> set[int]:
@@ -216,19 +194,14 @@ def places(w: Workload, swizzles) -> set[int]:
     return {swizzle // len(CHOSEN) ** 2 for swizzle in swizzles}
 
 
-def taken(library: ExpansionLibrary, w: Workload, sm_count: int = 132) -> set[int]:
+def taken(library: ExpansionLibrary, w: Workload) -> set[int]:
     """The places in LIMITS that the library runs."""
-    found = range(-1, len(LIMITS) + 2)
-    squared = len(CHOSEN) ** 2
-    return {i for i in found if not library.check(Problem.of(w, sm_count, i * squared))}
+    return fused.taken(library, Problem.of, w, len(LIMITS), len(CHOSEN) ** 2)
 
 
 def offered(w: Workload) -> set[int]:
     """The places in LIMITS that the backend proposes."""
-    found = sm90_backend(64).propose(w, DEVICE)
-    if isinstance(found, Decline):
-        return set()
-    return places(w, [sm90_backend().launch_of(candidate).swizzle for candidate in found])
+    return places(w, fused.proposed(w, 64) or ())
 
 
 def check_offers(library: ExpansionLibrary, w: Workload) -> None:
@@ -323,21 +296,16 @@ def test_library_takes_all_activations(library):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_kernel_there_and_back(kernel):
-    assert kernel_from_json(kernel.to_json()) == kernel
-    assert kernel.name == f"expand_depthwise_{'bf16' if kernel.dtype == 'bfloat16' else 'f16'}"
-    assert kernel.name in kernel.source and '"expand_depthwise_library.cuh"' in kernel.source
-    assert ("__nv_bfloat16" in kernel.source) == (kernel.dtype == "bfloat16")
+    fused.check_there_and_back(kernel, "expand_depthwise")
 
 
 def test_all_ship():
     """Where this fails, sources have changed: run tuning/ship_kernels.py on a machine with nvcc."""
-    assert not [kernel.name for kernel in KERNELS if not shipped.has(kernel)]
+    fused.check_shipped(KERNELS)
 
 
 def test_other_dtypes_have_no_kernel():
-    for dtype in ("float32", "int8"):
-        with pytest.raises(InvalidOption):
-            ExpandDepthwiseKernel(dtype)
+    fused.check_dtypes(ExpandDepthwiseKernel)
 
 
 @pytest.mark.parametrize("expand", CHOSEN)
@@ -373,14 +341,8 @@ def test_it_computes_nothing_else():
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)
 def test_candidates_are_programmatic(w):
-    backend = sm90_backend()
-    found = backend.propose(w, DEVICE)
-    assert isinstance(found, list) and 2 <= len(found) <= len(LIMITS)
-    for candidate in found:
-        assert backend.launch_of(candidate).kernel == ExpandDepthwiseKernel(w.dtype)
-        assert backend.is_programmatic(candidate, DEVICE)
-    swizzles = [backend.launch_of(candidate).swizzle for candidate in found]
-    assert swizzles == expand_depthwise.swizzles(w, DEVICE)
+    swizzles = expand_depthwise.swizzles(w, DEVICE)
+    fused.check_candidates(w, ExpandDepthwiseKernel(w.dtype), swizzles, 2, len(LIMITS))
 
 
 @pytest.mark.parametrize("w", [*cases(100, 5), *taken_cases(100, 5)], ids=lambda w: w.key)

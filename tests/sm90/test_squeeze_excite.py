@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convoy.backends.kernels import shipped
-from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.sm90 import squeeze_excite
 from convoy.backends.kernels.sm90.family import sm90_backend
-from convoy.backends.kernels.sm90.kernels import kernel_from_json
 from convoy.backends.kernels.sm90.squeeze_excite import CHOICES, CHOSEN, SqueezeExciteKernel
 from convoy.backends.kernels.sm90.squeeze_excite_clusters import CLUSTERS, MOST_SHARED, cluster_of
 from convoy.backends.kernels.sm90.squeeze_excite_problem import Problem, SqueezeExciteLibrary
-from convoy.errors import InvalidOption
 from convoy.ir.activation import ACTIVATIONS
-from convoy.ir.candidate import Decline
-from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.squeeze_excite import image_of
 from convoy.ir.workload import Workload
 
+from . import fused
+from .fused import DEVICE
 from .squeeze_excite_cases import activated, cases, made, taken_cases, usual
 
-DEVICE = Device()
 BASE, *_ = usual()
 BOTH = [*usual("float16"), *usual("bfloat16")]
 KERNELS = [SqueezeExciteKernel(dtype) for dtype in ("float16", "bfloat16")]
 EVERY = set(range(len(CLUSTERS)))
-#: Bytes of registers that ptxas may spill in a kernel.
-MOST_SPILLED = 16
 
 
 @pytest.fixture(scope="module")
 def compiled(toolkit, tmp_path_factory) -> tuple[str, Path]:
     """What the compiler says, and the library."""
-    path = tmp_path_factory.mktemp("squeeze_excite") / "kernel.so"
-    return compile_to(KERNELS[1], path, toolkit, ["-Xptxas=-v"]), path
+    return fused.compiled_with_words(KERNELS[1], toolkit, tmp_path_factory.mktemp("squeeze_excite"))
 
 
 @pytest.fixture(scope="module")
@@ -73,34 +63,20 @@ def workloads(draw, most_channels=400, most_squeezed=600):
 
 def offered(w: Workload) -> set[int]:
     """The places in CLUSTERS that the backend proposes."""
-    found = sm90_backend().propose(w, DEVICE)
-    if isinstance(found, Decline):
-        return set()
-    swizzles = [sm90_backend().launch_of(candidate).swizzle for candidate in found]
-    assert len({swizzle % CHOICES for swizzle in swizzles}) == 1
-    return {swizzle // CHOICES for swizzle in swizzles}
+    return fused.offered(w, CHOICES)
 
 
 def taken(library: SqueezeExciteLibrary, w: Workload) -> set[int]:
     """The places in CLUSTERS that the library runs."""
-    found = range(-1, len(CLUSTERS) + 2)
-    return {i for i in found if not library.check(Problem.of(w, 132, i * CHOICES))}
+    return fused.taken(library, Problem.of, w, len(CLUSTERS), CHOICES)
 
 
 def test_compiles_with_few_spills(compiled):
-    words, _ = compiled
-    spills = [int(count) for count in re.findall(r"(\d+) bytes spill", words)]
-    assert spills and max(spills) <= MOST_SPILLED, words
+    fused.check_spills(compiled[0])
 
 
 def test_exports_the_abi(compiled):
-    names = subprocess.run(
-        ["nm", "-D", "--defined-only", str(compiled[1])], capture_output=True, text=True, check=True
-    ).stdout
-    assert set(re.findall(r" T convoy_kernel_(\w+)", names)) == {
-        *("squeeze_excite_abi", "squeeze_excite_check", "squeeze_excite_prepare", "state_bytes"),
-        *("launch", "launch_programmatic", "footprint", "error"),
-    }
+    fused.check_exports(compiled[1], "squeeze_excite")
 
 
 @given(workloads())
@@ -187,21 +163,16 @@ def test_there_are_cases_of_the_kernel():
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_kernel_there_and_back(kernel):
-    assert kernel_from_json(kernel.to_json()) == kernel
-    assert kernel.name == f"squeeze_excite_{'bf16' if kernel.dtype == 'bfloat16' else 'f16'}"
-    assert kernel.name in kernel.source and '"squeeze_excite_library.cuh"' in kernel.source
-    assert ("__nv_bfloat16" in kernel.source) == (kernel.dtype == "bfloat16")
+    fused.check_there_and_back(kernel, "squeeze_excite")
 
 
 def test_all_ship():
     """Where this fails, sources have changed: run tuning/ship_kernels.py on a machine with nvcc."""
-    assert not [kernel.name for kernel in KERNELS if not shipped.has(kernel)]
+    fused.check_shipped(KERNELS)
 
 
 def test_other_dtypes_have_no_kernel():
-    for dtype in ("float32", "int8"):
-        with pytest.raises(InvalidOption):
-            SqueezeExciteKernel(dtype)
+    fused.check_dtypes(SqueezeExciteKernel)
 
 
 def test_swizzles_are_of_the_activations():
@@ -226,14 +197,8 @@ def test_it_computes_nothing_else():
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)
 def test_candidates_are_programmatic(w):
-    backend = sm90_backend()
-    found = backend.propose(w, DEVICE)
-    assert isinstance(found, list) and 1 <= len(found) <= len(CLUSTERS)
-    for candidate in found:
-        assert backend.launch_of(candidate).kernel == SqueezeExciteKernel(w.dtype)
-        assert backend.is_programmatic(candidate, DEVICE)
-    swizzles = [backend.launch_of(candidate).swizzle for candidate in found]
-    assert swizzles == squeeze_excite.swizzles(w, DEVICE)
+    swizzles = squeeze_excite.swizzles(w, DEVICE)
+    fused.check_candidates(w, SqueezeExciteKernel(w.dtype), swizzles, 1, len(CLUSTERS))
 
 
 @pytest.mark.parametrize(
