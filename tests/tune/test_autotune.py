@@ -255,7 +255,7 @@ def test_workload_lists(tmp_path: Path) -> None:
         "stems-fprop": {1, 8, 64},
         "inverted-residuals-fprop": {1, 8, 32, 64},
         "squeeze-excite-fprop": {1, 8, 32},
-        "bottlenecks-fprop": {1, 2, 8, 32, 64, 256},
+        "bottlenecks-fprop": {1, 2, 4, 8, 16, 32, 64, 256},
     }
     for one in shipped:
         batches = {w.n for w in workload_list.read(one) if w.op != "matmul"}
