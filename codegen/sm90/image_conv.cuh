@@ -1,15 +1,14 @@
 // The first convolution of a network on sm_90a, from the image as the network is given it to the
 // maxima of its result.
 //
-// A tile of results needs a patch of the image. A block reads it once, whatever the layout and type,
-// and keeps it in shared memory as pixels of four 16-bit channels. The first operand of wgmma comes
-// from there without an im2col matrix: a step of 16 k is four taps of the filter, a thread's word of
-// 8 bytes is the pixel under one of them. The filter of all output channels stays in shared memory
-// while the block takes tile after tile. Results go through shared memory too, where maxima are
-// taken, so that nothing but the image is read and nothing but these is written.
+// A tile of results needs a patch of the image. One warpgroup of a block reads it once, whatever the
+// layout and type, while two others compute the tile before, and keeps it in shared memory as pixels
+// of four 16-bit channels. The first operand of wgmma comes from there without an im2col matrix: a
+// step of 16 k is four taps of the filter, a thread's word of 8 bytes is the pixel under one of them.
+// The filter of all output channels stays in shared memory. Results go through shared memory too,
+// where maxima are taken, so that nothing but the image is read and nothing but these is written.
 #pragma once
 
-#include "convoy/grid_control.cuh"
 #include "image_conv_load.cuh"
 #include "image_conv_sums.cuh"
 
@@ -34,13 +33,34 @@ __device__ __forceinline__ uint4 larger_vector(uint4 a, uint4 b) {
                     larger_pair<T>(a.w, b.w));
 }
 
-// All threads: the maxima of a tile's results, 8 channels each, to memory.
+// The largest of a window's rounded sums, 8 channels of each: `down` and `across` are the bytes to the
+// sums of a row and a column of the window.
+template <class T, class Down, class Across>
+__device__ __forceinline__ uint4 largest(uint32_t from, int rows, int columns, const Down& down,
+                                         const Across& across) {
+  uint4 found = load_shared_u128(from + down(0) + across(0));
+  if (rows == 3 && columns == 3) {
+#pragma unroll
+    for (int i = 1; i < 9; ++i) {
+      found = larger_vector<T>(found, load_shared_u128(from + down(i / 3) + across(i % 3)));
+    }
+    return found;
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int s = 0; s < columns; ++s) {
+      found = larger_vector<T>(found, load_shared_u128(from + down(r) + across(s)));
+    }
+  }
+  return found;
+}
+
+// All consumers: the maxima of a tile's results, 8 channels each, to memory.
 template <class Config>
 __device__ void store_maxima(const ImageConvParams& params, const ImageConvShared<Config>& shared,
-                             int number, int block) {
+                             const ImageConvTile& tile, int block) {
   using T = typename Config::Element;
+  constexpr int kPitch = Config::kResultPitch;
   const ImageConvAxis &h = params.h, &w = params.w;
-  const ImageConvTile tile(params, number);
   const int vector = threadIdx.x % Config::kVectors;
   const int channel = block * Config::kColumns + vector * 8;
   if (channel >= params.k) return;
@@ -50,40 +70,70 @@ __device__ void store_maxima(const ImageConvParams& params, const ImageConvShare
   const int rows = min(h.tile, h.size - p), columns = min(w.tile, w.size - q);
   const int lowest_h = image_conv_lowest(tile.h), highest_h = image_conv_highest(h, tile.h);
   const int lowest_w = image_conv_lowest(tile.w), highest_w = image_conv_highest(w, tile.w);
-  const uint32_t from = shared.results + vector * 16;
-  const bool pools = h.window * w.window > 1, is_3x3 = h.window == 3 && w.window == 3;
+  const bool whole = has_all_sums(h, tile.h) && has_all_sums(w, tile.w);
+  const bool pools = h.window * w.window > 1;
   for (int i = threadIdx.x / Config::kVectors; i < rows * w.tile;
-       i += Config::kThreads / Config::kVectors) {
+       i += Config::kConsumers / Config::kVectors) {
     const int row = params.by_tile.divide(i), column = i - row * w.tile;
     if (column >= columns) continue;
-    const auto sum_row = [&](int r) {
-      return min(max(row * h.step + r, lowest_h), highest_h) * w.sums * Config::kResultPitch;
-    };
-    const auto sum_column = [&](int s) {
-      return min(max(column * w.step + s, lowest_w), highest_w) * Config::kResultPitch;
-    };
-    uint4 largest;
-    if (is_3x3) {
-      const int down[] = {sum_row(0), sum_row(1), sum_row(2)};
-      const int across[] = {sum_column(0), sum_column(1), sum_column(2)};
-      largest = load_shared_u128(from + down[0] + across[0]);
-#pragma unroll
-      for (int j = 1; j < 9; ++j) {
-        largest = larger_vector<T>(largest, load_shared_u128(from + down[j / 3] + across[j % 3]));
-      }
-    } else if (pools) {
-      largest = load_shared_u128(from + sum_row(0) + sum_column(0));
-      for (int r = 0; r < h.window; ++r) {
-        for (int s = 0; s < w.window; ++s) {
-          const uint4 sum = load_shared_u128(from + sum_row(r) + sum_column(s));
-          largest = larger_vector<T>(largest, sum);
-        }
-      }
+    const int top = row * h.step, left = column * w.step;
+    const uint32_t from = shared.results + vector * 16;
+    uint4 result;
+    if (!pools) {
+      result = load_shared_u128(from + (top * w.sums + left) * kPitch);
+    } else if (whole) {
+      const uint32_t first = from + (top * w.sums + left) * kPitch;
+      result = largest<T>(
+          first, h.window, w.window, [&](int r) { return r * w.sums * kPitch; },
+          [&](int s) { return s * kPitch; });
     } else {
-      largest =
-          load_shared_u128(from + (row * h.step * w.sums + column * w.step) * Config::kResultPitch);
+      result = largest<T>(
+          from, h.window, w.window,
+          [&](int r) { return min(max(top + r, lowest_h), highest_h) * w.sums * kPitch; },
+          [&](int s) { return min(max(left + s, lowest_w), highest_w) * kPitch; });
     }
-    y[int64_t(row * w.size + column) * pitch] = largest;
+    y[int64_t(row * w.size + column) * pitch] = result;
+  }
+}
+
+// The consumers: one tile after the other.
+template <class Config>
+__device__ void compute_tiles(const ImageConvParams& params, const ImageConvShared<Config>& shared,
+                              int warp) {
+  if (!params.constant_weights) wait_for_predecessors();
+  pack_filter(params, shared);
+  if (params.constant_weights) wait_for_predecessors();
+  unpack_bias(params, shared);
+  uint32_t upper[Config::kSubtiles], lower[Config::kSubtiles];
+#pragma unroll
+  for (int i = 0; i < Config::kSubtiles; ++i) {
+    const int m = (warp / 4 * Config::kSubtiles + i) * 64 + warp % 4 * 16 + threadIdx.x % 32 / 4;
+    upper[i] = image_conv_row(params.h, params.w, m);
+    lower[i] = image_conv_row(params.h, params.w, m + 8);
+  }
+  sync_threads(1, Config::kConsumers);
+  Ring<Config::kPatches> ring(0);
+  for (int number = blockIdx.x; number < params.tiles; number += gridDim.x, ring.advance()) {
+    const uint32_t patch = shared.patch(ring.stage);
+    const ImageConvTile tile(params, number);
+    barrier_wait(shared.full(ring.stage), ring.parity);
+    for (int block = 0; block * Config::kColumns < params.k; ++block) {
+#pragma unroll 1
+      for (int i = 0; i < Config::kSubtiles; ++i) {
+        const int row = (warp / 4 * Config::kSubtiles + i) * 64, last = Config::kSubtiles - 1;
+        if (row >= params.h.sums * params.w.sums) break;
+        float d[Config::kColumns / 2];
+        multiply_image(shared, patch + (i ? upper[last] : upper[0]),
+                       patch + (i ? lower[last] : lower[0]), block, d);
+        keep_sums(params, shared, row, d);
+      }
+      sync_threads(1, Config::kConsumers);
+      if ((block + 1) * Config::kColumns >= params.k && threadIdx.x == 0) {
+        barrier_arrive(shared.empty(ring.stage));
+      }
+      store_maxima(params, shared, tile, block);
+      sync_threads(1, Config::kConsumers);
+    }
   }
 }
 
@@ -93,36 +143,21 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerProcessor)
   extern __shared__ uint8_t raw[];
   launch_dependents();
   const ImageConvShared<Config> shared(raw, params);
-  if (!params.constant_weights) wait_for_predecessors();
-  pack_filter(params, shared);
-  if (params.constant_weights) wait_for_predecessors();
-  unpack_bias(params, shared);
-  // Known to the compiler to be the same for all threads of a warp.
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), group = warp / 4;
-  uint32_t upper[Config::kSubtiles], lower[Config::kSubtiles];
-#pragma unroll
-  for (int i = 0; i < Config::kSubtiles; ++i) {
-    const int m = (group * Config::kSubtiles + i) * 64 + warp % 4 * 16 + threadIdx.x % 32 / 4;
-    upper[i] = shared.patch + image_conv_row(params.h, params.w, m);
-    lower[i] = shared.patch + image_conv_row(params.h, params.w, m + 8);
-  }
-  for (int number = blockIdx.x; number < params.tiles; number += gridDim.x) {
-    load_patch(params, shared, number, warp);
-    for (int block = 0; block * Config::kColumns < params.k; ++block) {
-      __syncthreads();
-#pragma unroll 1
-      for (int i = 0; i < Config::kSubtiles; ++i) {
-        const int row = (group * Config::kSubtiles + i) * 64, last = Config::kSubtiles - 1;
-        if (row >= params.h.sums * params.w.sums) break;
-        float d[Config::kColumns / 2];
-        multiply_image(params, shared, i ? upper[last] : upper[0], i ? lower[last] : lower[0],
-                       block, d);
-        keep_sums(params, shared, row, d);
-      }
-      __syncthreads();
-      store_maxima(params, shared, number, block);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Config::kPatches; ++i) {
+      barrier_init(shared.full(i), kImageLoaders / 32);
+      barrier_init(shared.empty(i), 1);
     }
-    __syncthreads();  // the patch is free
+  }
+  __syncthreads();
+  // Known to the compiler to be the same for all threads of a warp.
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  if (warp < Config::kConsumers / 32) {
+    grow_registers<Config::kConsumerRegisters>();
+    compute_tiles(params, shared, warp);
+  } else {
+    shrink_registers<Config::kLoaderRegisters>();
+    load_patches(params, shared);
   }
 }
 

@@ -7,9 +7,10 @@
 
 namespace convoy::sm90 {
 
-constexpr int kImagePixelBytes = 8;  // four channels in 16 bits
-constexpr int kImageStepTaps = 4;    // taps of the filter in a step of 16 k
-constexpr int kImageRowsAtOnce = 4;  // of 32 pixels that a warp has on their way
+constexpr int kImagePixelBytes = 8;    // four channels in 16 bits
+constexpr int kImageGroupTaps = 16;    // taps of the filter in four steps of 16 k
+constexpr int kImageGroupBytes = 128;  // of the table of where their pixels are
+constexpr int kImageLoaders = 128;     // threads
 
 // What a tile computes along one axis: outputs of the whole launch, those of the convolution that
 // they are maxima of, and input pixels that these read.
@@ -39,12 +40,6 @@ CONVOY_HD int image_conv_first_pixel(const ImageConvAxis& a, int first_sum) {
   return first_sum * a.stride - a.pad;
 }
 
-// Whether the tensor has all pixels that a tile reads.
-CONVOY_HD bool is_inside(const ImageConvAxis& a, int first_sum) {
-  const int first = image_conv_first_pixel(a, first_sum);
-  return first >= 0 && first + a.pixels <= a.inputs;
-}
-
 // The first and the last place in a tile with a sum that the tensor has. Maxima over windows that
 // reach beyond these take the nearest one once more.
 CONVOY_HD int image_conv_lowest(int first_sum) { return first_sum < 0 ? -first_sum : 0; }
@@ -52,10 +47,20 @@ CONVOY_HD int image_conv_highest(const ImageConvAxis& a, int first_sum) {
   return a.outputs - 1 - first_sum;
 }
 
+// Whether the tensor has all sums of a tile.
+CONVOY_HD bool has_all_sums(const ImageConvAxis& a, int first_sum) {
+  return image_conv_lowest(first_sum) == 0 && image_conv_highest(a, first_sum) >= a.sums - 1;
+}
+
 // Bytes from the first pixel that a sum reads to the one under a tap.
 CONVOY_HD int image_conv_tap(const ImageConvAxis& h, const ImageConvAxis& w, int tap) {
   int row = tap / w.taps, column = tap % w.taps;
   return kImagePixelBytes * (row * h.dilation * w.pixels + column * w.dilation);
+}
+
+// The tap in place `i` of the table: of a group, a thread's taps of four steps are neighbours.
+CONVOY_HD int image_conv_tap_in(int i) {
+  return i / kImageGroupTaps * kImageGroupTaps + i % 4 * 4 + i / 4 % 4;
 }
 
 // Bytes from a tile's first pixel to the first one that the sum in row `m` of its matrix reads.
@@ -65,18 +70,20 @@ CONVOY_HD int image_conv_row(const ImageConvAxis& h, const ImageConvAxis& w, int
   return kImagePixelBytes * (m / w.sums * h.stride * w.pixels + m % w.sums * w.stride);
 }
 
-// About the clocks that a tile takes: the tensor cores 32 a step for 64 sums, eight warps as much as
-// a latency each time that they load rows.
-inline int64_t image_conv_clocks(const ImageConvAxis& h, const ImageConvAxis& w, int steps) {
-  const int64_t blocks = (h.sums * w.sums + 63) / 64, at_once = 8 * kImageRowsAtOnce;
-  const int64_t loads = (h.pixels + at_once - 1) / at_once * ((w.pixels + 31) / 32);
-  return 300 + blocks * (100 + 32 * steps) + 250 * loads;
+// About the clocks that a tile takes: what 64 sums take for themselves and for a group of taps, or a
+// latency each time that the loaders wait for `at_once` pixels.
+inline int64_t image_conv_clocks(const ImageConvAxis& h, const ImageConvAxis& w, int groups,
+                                 int at_once) {
+  const int64_t blocks = (h.sums * w.sums + 63) / 64;
+  const int64_t loads = (h.pixels * w.pixels + at_once - 1) / at_once;
+  const int64_t sums = blocks * (100 + 128 * groups), pixels = 400 * loads;
+  return 300 + (sums > pixels ? sums : pixels);
 }
 
 // The tile of at most `rows` sums with which an image takes the least time. A tile of 0 results where
 // not even one fits into `bytes`.
-inline void choose_image_conv_tile(ImageConvAxis* h, ImageConvAxis* w, int rows, int steps,
-                                   int64_t bytes) {
+inline void choose_image_conv_tile(ImageConvAxis* h, ImageConvAxis* w, int rows, int groups,
+                                   int at_once, int64_t bytes) {
   int64_t best = 0;
   const ImageConvAxis before_h = *h, before_w = *w;
   h->tile = w->tile = 0;
@@ -92,7 +99,7 @@ inline void choose_image_conv_tile(ImageConvAxis* h, ImageConvAxis* w, int rows,
       const ImageConvAxis down =
           image_conv_axis(before_h, (before_h.size + tallest.tiles - 1) / tallest.tiles);
       const int64_t clocks =
-          int64_t(down.tiles) * across.tiles * image_conv_clocks(down, across, steps);
+          int64_t(down.tiles) * across.tiles * image_conv_clocks(down, across, groups, at_once);
       if (!best || clocks < best) best = clocks, *h = down, *w = across;
       break;
     }

@@ -9,6 +9,7 @@
 #include "convoy/stem_abi.h"
 #include "image_conv.cuh"
 #include "library.cuh"
+#include "problem_exports.cuh"
 
 namespace convoy::sm90 {
 
@@ -52,7 +53,8 @@ struct ImageConv {
     params.filter = o.b;
     params.bias = o.bias;
     params.y = o.d;
-    params.by_steps = Divider(params.steps);
+    params.by_groups = Divider(params.groups);
+    params.by_pixels = Divider(params.w.pixels);
     params.by_tile = Divider(params.w.tile);
     params.by_tiles = Divider(params.w.tiles);
     params.by_image = Divider(params.h.tiles * params.w.tiles);
@@ -121,17 +123,15 @@ struct ImageConv {
                 s.s};
     params.k = s.k;
     params.taps = s.r * s.s;
-    params.steps = (params.taps + 2 * kImageStepTaps - 1) / (2 * kImageStepTaps) * 2;
-    const int64_t rest = kMostImageShared - shared_bytes(s, params.steps, 0);
-    choose_image_conv_tile(&params.h, &params.w, rows(s), params.steps, rest);
-    return params;
-  }
-
-  static int64_t shared_bytes(const ConvoyShape& s, int steps, int pixels) {
-    return with_config<T>(s, [&](auto config) {
+    params.groups = (params.taps + kImageGroupTaps - 1) / kImageGroupTaps;
+    with_config<T>(s, [&](auto config) {
       using Config = decltype(config);
-      return int64_t(Config::shared_bytes(s.k, steps, pixels));
+      const int rest = kMostImageShared - Config::shared_bytes(s.k, params.groups);
+      choose_image_conv_tile(&params.h, &params.w, Config::kRows, params.groups,
+                             kImageLoaders * Config::kPixelsAtOnce, rest / Config::kPatches);
+      return 0;
     });
+    return params;
   }
 
   // Calls `use` with the Config of a launch.
@@ -149,11 +149,12 @@ struct ImageConv {
   static int32_t prepare_source(const ConvoyShape& s, State* state) {
     const ImageConvParams& params = state->params;
     state->waits = true;
-    state->shared_bytes = int(shared_bytes(s, params.steps, params.h.pixels * params.w.pixels));
     with_config<Source>(s, [&](auto config) {
       using Config = decltype(config);
       state->kernel = reinterpret_cast<const void*>(&image_conv<Config>);
       state->threads = Config::kThreads;
+      state->shared_bytes = Config::shared_bytes(s.k, params.groups) +
+                            Config::kPatches * kImagePixelBytes * params.h.pixels * params.w.pixels;
       return 0;
     });
     if (int32_t code = allow_shared(state->kernel, kMostImageShared)) return code;
@@ -172,30 +173,5 @@ struct ImageConv {
 
 }  // namespace convoy::sm90
 
-#define CONVOY_EXPORT_STEM(Kernel)                                                              \
-  CONVOY_API int32_t convoy_kernel_stem_abi(void) { return CONVOY_STEM_ABI_VERSION; }           \
-  CONVOY_API int32_t convoy_kernel_stem_check(const ConvoyStem* stem) {                         \
-    return Kernel::check(*stem);                                                                \
-  }                                                                                             \
-  CONVOY_API int64_t convoy_kernel_state_bytes(void) {                                          \
-    return convoy::state_bytes<Kernel::State>();                                                \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_stem_prepare(const ConvoyStem* stem,                         \
-                                                const ConvoyOperands* operands, void* buffer) { \
-    if (int32_t code = Kernel::check(*stem)) return code;                                       \
-    auto* state = new (convoy::state_at<Kernel::State>(buffer)) Kernel::State();                \
-    return Kernel::prepare(*stem, *operands, state);                                            \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                   \
-    return Kernel::launch(*convoy::state_at<Kernel::State>(buffer),                             \
-                          static_cast<cudaStream_t>(stream));                                   \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,        \
-                                                       int32_t constant_weights) {              \
-    return Kernel::launch_programmatic(*convoy::state_at<Kernel::State>(buffer),                \
-                                       static_cast<cudaStream_t>(stream), constant_weights);    \
-  }                                                                                             \
-  CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {  \
-    return Kernel::footprint(*convoy::state_at<Kernel::State>(buffer), footprint);              \
-  }                                                                                             \
-  CONVOY_API const char* convoy_kernel_error(int32_t code) { return convoy::describe(code); }
+#define CONVOY_EXPORT_STEM(Kernel) \
+  CONVOY_EXPORT_PROBLEM(Kernel, stem, CONVOY_STEM_ABI_VERSION, ConvoyStem, ConvoyOperands)

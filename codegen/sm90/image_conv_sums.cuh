@@ -7,11 +7,10 @@
 namespace convoy::sm90 {
 
 // A warpgroup: the sums of 64 rows over all taps for one block of columns, which begin as the bias.
-// `upper` and `lower` are the first pixels of the thread's two rows.
+// `upper` and `lower` are the addresses of the first pixels of the thread's two rows.
 template <class Config>
-__device__ void multiply_image(const ImageConvParams& params, const ImageConvShared<Config>& shared,
-                               uint32_t upper, uint32_t lower, int block,
-                               float (&d)[Config::kColumns / 2]) {
+__device__ void multiply_image(const ImageConvShared<Config>& shared, uint32_t upper,
+                               uint32_t lower, int block, float (&d)[Config::kColumns / 2]) {
   using Mma = MmaRegisters<typename Config::Element, Config::kColumns>;
   const int lane = threadIdx.x % 32;
   const uint32_t bias = shared.bias + 4 * block * Config::kColumns + lane % 4 * 8;
@@ -21,33 +20,31 @@ __device__ void multiply_image(const ImageConvParams& params, const ImageConvSha
     d[4 * j] = d[4 * j + 2] = two.x;
     d[4 * j + 1] = d[4 * j + 3] = two.y;
   }
-  const uint32_t offsets = shared.offsets + lane % 4 * 4;
-  const uint64_t filter = operand(shared.columns(block, 0), 16, 1024);
-  // Taps that only fill up the last steps read nothing: zero times an infinite pixel is not zero.
-  const auto multiply = [&](int step, bool first_there, bool second_there) {
-    uint2 high[2], low[2];
+  uint32_t taps = shared.taps + lane % 4 * 32;
+  uint64_t filter = operand(shared.columns(block, 0), 16, 1024);
+#pragma unroll 1
+  for (int group = 0; group < shared.groups; ++group) {
+    const uint4 first = load_shared_u128(taps), last = load_shared_u128(taps + 16);
+    const uint2 four[] = {
+        {first.x, first.y}, {first.z, first.w}, {last.x, last.y}, {last.z, last.w}};
+    uint2 high[4], low[4];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t offset = load_shared_u32(offsets + 16 * (step + i));
-      const bool there = i ? second_there : first_there;
-      high[i] = there ? load_shared_u64(upper + offset) : make_uint2(0, 0);
-      low[i] = there ? load_shared_u64(lower + offset) : make_uint2(0, 0);
+    for (int i = 0; i < 4; ++i) {
+      high[i] = load_shared_u64(upper * four[i].x + four[i].y);
+      low[i] = load_shared_u64(lower * four[i].x + four[i].y);
     }
     pin(d);
     mma_fence();
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const uint64_t b = filter + step / 4 * (Config::kColumns * 8) + (step % 4 + i) * 2;
-      Mma::mma(d, high[i].x, low[i].x, high[i].y, low[i].y, b);
+    for (int i = 0; i < 4; ++i) {
+      Mma::mma(d, high[i].x, low[i].x, high[i].y, low[i].y, filter + 2 * i);
     }
     mma_commit();
+    taps += kImageGroupBytes;
+    filter += Config::kColumns * 8;
     mma_wait<0>();
     pin(d);
-  };
-  const int last = params.steps - 2, tap = last * kImageStepTaps + lane % 4;
-#pragma unroll 1
-  for (int step = 0; step < last; step += 2) multiply(step, true, true);
-  multiply(last, tap < params.taps, tap + kImageStepTaps < params.taps);
+  }
 }
 
 // In the order of convoy.ir.activation.ACTIVATIONS, without tanh, which takes too many registers.

@@ -190,24 +190,26 @@ int halo_position_of(const HaloTile* tile, const SmallConvShape* shape, int row,
 }
 
 // Both axes of an image_conv, with the tile that it chooses.
-void image_conv_tile_of(ImageConvAxis* axes, int rows, int steps, long long bytes) {
-  choose_image_conv_tile(&axes[0], &axes[1], rows, steps, bytes);
+void image_conv_tile_of(ImageConvAxis* axes, int rows, int groups, long long bytes) {
+  choose_image_conv_tile(&axes[0], &axes[1], rows, groups, 1024, bytes);
 }
 
 void image_conv_axis_of(ImageConvAxis* axis, int tile) { *axis = image_conv_axis(*axis, tile); }
 
-// (first sum, first pixel, lowest, highest, whether all pixels are inside) of a tile on an axis.
+// (first sum, first pixel, lowest, highest, whether it has all sums) of a tile on an axis.
 void image_conv_place_of(const ImageConvAxis* axis, int number, int* out) {
   out[0] = image_conv_first_sum(*axis, number);
   out[1] = image_conv_first_pixel(*axis, out[0]);
   out[2] = image_conv_lowest(out[0]);
   out[3] = image_conv_highest(*axis, out[0]);
-  out[4] = is_inside(*axis, out[0]);
+  out[4] = has_all_sums(*axis, out[0]);
 }
 
 int image_conv_tap_of(const ImageConvAxis* axes, int tap) {
   return image_conv_tap(axes[0], axes[1], tap);
 }
+
+int image_conv_tap_in_of(int i) { return image_conv_tap_in(i); }
 
 int image_conv_row_of(const ImageConvAxis* axes, int m) {
   return image_conv_row(axes[0], axes[1], m);

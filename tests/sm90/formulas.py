@@ -157,10 +157,10 @@ class Formulas:
         """What :meth:`small_conv_step` has for the step behind ``step``."""
         return self._fill("small_conv_next_of", 4, (ctypes.c_int * 13)(*shape), step, chunk)
 
-    def image_conv_tile(self, axes: Sequence[ImageConvAxis], rows: int, steps: int, bytes_: int):
+    def image_conv_tile(self, axes: Sequence[ImageConvAxis], rows: int, groups: int, bytes_: int):
         """The axes of rows and columns with the tile that the kernel chooses."""
         both = (ImageConvAxis * 2)(*axes)
-        self._library.image_conv_tile_of(both, rows, steps, ctypes.c_longlong(bytes_))
+        self._library.image_conv_tile_of(both, rows, groups, ctypes.c_longlong(bytes_))
         return tuple(both)
 
     def image_conv_axis(self, axis: ImageConvAxis, tile: int) -> ImageConvAxis:
@@ -169,11 +169,15 @@ class Formulas:
         return found
 
     def image_conv_place(self, axis: ImageConvAxis, number: int):
-        """(first sum, first pixel, lowest, highest, whether all pixels are inside) of a tile."""
+        """(first sum, first pixel, lowest, highest, whether it has all sums) of a tile."""
         return self._fill("image_conv_place_of", 5, ctypes.byref(axis), number)
 
     def image_conv_tap(self, axes: Sequence[ImageConvAxis], tap: int) -> int:
         return self._library.image_conv_tap_of((ImageConvAxis * 2)(*axes), tap)
+
+    def image_conv_tap_in(self, place: int) -> int:
+        """The tap in a place of the table."""
+        return self._library.image_conv_tap_in_of(place)
 
     def image_conv_row(self, axes: Sequence[ImageConvAxis], m: int) -> int:
         return self._library.image_conv_row_of((ImageConvAxis * 2)(*axes), m)

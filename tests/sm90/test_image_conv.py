@@ -98,8 +98,8 @@ def axes_of(w: Workload) -> tuple[ImageConvAxis, ImageConvAxis]:
     return rows, columns
 
 
-def steps_of(w: Workload) -> int:
-    return -(-w.taps // 8) * 2
+def groups_of(w: Workload) -> int:
+    return -(-w.taps // 16)
 
 
 def given_integers(w: Workload) -> dict[str, np.ndarray]:
@@ -124,8 +124,7 @@ def by_the_kernel(f: Formulas, w: Workload, axes, rows: int, operands) -> np.nda
     assert (starts[sums:] == starts[sums - 1]).all()
     for n, down, across in np.ndindex(w.n, h.tiles, v.tiles):
         spans = [f.image_conv_place(a, i) for a, i in ((h, down), (v, across))]
-        patch, inside = patch_of(x[n], [first for _, first, *_ in spans], (h.pixels, v.pixels))
-        assert inside == all(span[4] for span in spans)
+        patch = patch_of(x[n], [first for _, first, *_ in spans], (h.pixels, v.pixels))
         values = np.einsum("mtc,ktc->mk", patch[places // PIXEL], filters)
         values = np.maximum(values + operands.get("bias", 0.0), 0.0)[:sums]
         windows = [
@@ -138,29 +137,40 @@ def by_the_kernel(f: Formulas, w: Workload, axes, rows: int, operands) -> np.nda
     return y
 
 
-def patch_of(image: np.ndarray, first, sizes) -> tuple[np.ndarray, bool]:
-    """Pixels from a first one, zeros outside the image; and whether there are none of these."""
+def patch_of(image: np.ndarray, first, sizes) -> np.ndarray:
+    """Pixels from a first one, zeros outside the image."""
     at = [start + np.arange(size) for start, size in zip(first, sizes, strict=True)]
     there = [(i >= 0) & (i < size) for i, size in zip(at, image.shape[:2], strict=True)]
     pixels = image[np.ix_(*(np.where(ok, i, 0) for ok, i in zip(there, at, strict=True)))]
     mask = there[0][:, None] & there[1]
-    return np.where(mask[..., None], pixels, 0.0).reshape(-1, image.shape[2]), bool(mask.all())
+    return np.where(mask[..., None], pixels, 0.0).reshape(-1, image.shape[2])
+
+
+@given(st.integers(1, 40))
+def test_a_thread_has_a_tap_of_each_step(f, groups):
+    """Thread t of four multiplies tap t of a step; its taps of a group are one vector."""
+    taps = [f.image_conv_tap_in(place) for place in range(16 * groups)]
+    assert sorted(taps) == list(range(16 * groups))
+    for place, tap in enumerate(taps):
+        group, rest = divmod(place, 16)
+        thread, step = divmod(rest, 4)
+        assert tap == 16 * group + 4 * step + thread
 
 
 def window_of(a: ImageConvAxis, number: int, span) -> tuple[slice, np.ndarray]:
     """The results of a tile along an axis, and the places of the sums that each is maximal of."""
-    _, _, lowest, highest, _ = span
+    _, _, lowest, highest, is_whole = span
     begin = number * a.tile
     end = min(begin + a.tile, a.size)
     sums = np.arange(end - begin)[:, None] * a.step + np.arange(a.window)
-    if a.window > 1:
+    if a.window > 1 and not is_whole:
         sums = np.clip(sums, lowest, highest)
     assert sums.min() >= 0 and sums.max() < a.sums
     return slice(begin, end), sums
 
 
 def check_against_the_definition(f: Formulas, w: Workload, rows: int, most_bytes: int) -> None:
-    axes = f.image_conv_tile(axes_of(w), rows, steps_of(w), most_bytes)
+    axes = f.image_conv_tile(axes_of(w), rows, groups_of(w), most_bytes)
     operands = given_integers(w)
     (wanted,) = full(w, operands)
     np.testing.assert_array_equal(by_the_kernel(f, w, axes, rows, operands), wanted)
@@ -189,7 +199,7 @@ def test_stems_of_networks_and_of_odd_sizes(f, w):
 @settings(max_examples=200)
 def test_tiles_fit_and_cover(f, w, rows, most_bytes):
     axes = axes_of(w)
-    found = f.image_conv_tile(axes, rows, steps_of(w), most_bytes)
+    found = f.image_conv_tile(axes, rows, groups_of(w), most_bytes)
     if found[0].tile == 0:
         least = [f.image_conv_axis(axis, 1) for axis in axes]
         too_many = least[0].sums * least[1].sums > rows

@@ -61,9 +61,10 @@ def tiles(w: Workload) -> list[int]:
     pixels = 1
     for sums, stride, dilation, taps in zip(window, w.stride, w.dilation, (w.r, w.s), strict=True):
         pixels *= (sums - 1) * stride + (taps - 1) * dilation + 1
-    steps = -(-w.taps // 8) * 2
-    # Weights in groups of 64, the bias, offsets of taps, the pixels that one result reads.
-    shared = filters * (-(-steps // 4) * 128 + 4) + 16 * steps + 8 * pixels + _ALIGNMENT
+    # For 16 taps the weights and where their pixels are; the bias; of two tiles the pixels that one
+    # result reads; a pixel of zeros and barriers.
+    groups = -(-w.taps // 16)
+    shared = groups * 128 * (filters + 1) + 4 * filters + 2 * 8 * pixels + 48 + _ALIGNMENT
     return [
         place
         for place, sums in enumerate(TILES)
