@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import filelock
 import pytest
 
 from convoy.measure import gpu_lock
@@ -58,6 +61,26 @@ def test_another_process_waits(holder: subprocess.Popen[str]) -> None:
     holder.stdin.flush()
     assert entered.wait(10)
     thread.join()
+
+
+@pytest.mark.parametrize("frees", [True, False])
+def test_waiting_does_not_count(monkeypatch: pytest.MonkeyPatch, frees: bool) -> None:
+    """Of 5 seconds the first 3 pass while another process holds the lock."""
+    now = [100.0]
+    monkeypatch.setattr(gpu_lock, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def acquire(poll_interval: float) -> None:
+        now[0] += 3.0
+        if not frees:
+            raise filelock.Timeout("")
+
+    held = SimpleNamespace(acquire=acquire, release=lambda: None)
+    monkeypatch.setattr(gpu_lock, "_lock", functools.cache(lambda _: held))
+    start = gpu_lock.own_clock()
+    with gpu_lock.gpu_lock() as own:
+        assert own == frees
+        now[0] += 2.0
+    assert gpu_lock.own_clock() - start == pytest.approx(2.0)
 
 
 def test_the_lock_of_a_process_that_died_is_free(holder: subprocess.Popen[str]) -> None:

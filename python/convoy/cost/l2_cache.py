@@ -36,12 +36,6 @@ STAYING = 1 / 3
 #: layers up to 28x28, 0.7 to 1.0 of those at 14x14 and 7x7.
 NO_WEIGHTS, ONLY_WEIGHTS = 0.1, 0.7
 
-#: How much longer a stem takes as the first kernel of a network than between launches of itself:
-#: its image comes from memory, and no kernel before it hides its start. On an H200 ResNet-50 at N=1
-#: took 3.7 us more with a whole stem than without, although kernel by kernel 0.7 us less was
-#: predicted; at N=8 2.4 us less, where 2.2 were.
-FIRST_US = 2.0
-
 #: How much longer a 1x1 with its depthwise convolution takes than in a chain of its own kind,
 #: beyond what a kernel for each does: more code, which the instruction caches may not hold behind
 #: other kernels. On an H200 MobileNet-v2 took 7.5 us more at N=1 with 16 of them than without,
@@ -97,7 +91,6 @@ def in_network(
                 own = statistics.median(known[workload]) if known[workload] else usual
             if own is not None:
                 cold = measurement.kernel_us + own * _cold_part(workload)
-                cold += FIRST_US / COLD_SHARE if workload.stem is not None else 0.0
                 measurement = dataclasses.replace(measurement, cold_us=cold)
         return Offer(offer.candidate, measurement)
 

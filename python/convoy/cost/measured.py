@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
@@ -14,6 +13,7 @@ from ..ir.defaults import QUICK_SAMPLES_MS, SAMPLES_MS
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from ..measure.gpu_lock import own_clock
 from .builds_ahead import BuildsAhead
 from .chained import as_link
 from .estimate_errors import Errors
@@ -38,10 +38,11 @@ class MeasuredCost(CostModel):
     Args:
         most: Candidates of one backend that are measured for a workload, recorded ones counted:
             its best guesses, by priority. None: all of them.
-        budget: Seconds of measuring in all, which go to the measurements with the largest expected
-            gain (:mod:`.gain`). A backend with a recorded candidate for a workload is not measured
-            for it again. Whatever the budget, one candidate is measured for each workload of
-            which nothing is recorded. None: everything is measured.
+        budget: Seconds of measuring in all, without waiting for other processes that measure, which
+            go to the measurements with the largest expected gain (:mod:`.gain`). A backend with a
+            recorded candidate for a workload is not measured for it again. Whatever the budget, one
+            candidate is measured for each workload of which nothing is recorded. None: everything
+            is measured.
     """
 
     source = "measured"
@@ -55,7 +56,7 @@ class MeasuredCost(CostModel):
         save: Save | None = None,
         most: int | None = None,
         budget: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = own_clock,
     ) -> None:
         self._backends = {backend.name: backend for backend in backends}
         self._device, self._recorded, self._most, self._clock = device, recorded, most, clock
