@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ..ir.device import Device
@@ -36,12 +37,13 @@ STAYING = 1 / 3
 #: layers up to 28x28, 0.7 to 1.0 of those at 14x14 and 7x7.
 NO_WEIGHTS, ONLY_WEIGHTS = 0.1, 0.7
 
-#: How much longer a 1x1 with its depthwise convolution takes than in a chain of its own kind,
-#: beyond what a kernel for each does: more code, which the instruction caches may not hold behind
-#: other kernels. On an H200 MobileNet-v2 took 7.5 us more at N=1 with 16 of them than without,
-#: although 5.7 us less was predicted, and 27 us less at N=8, where 16 were; EfficientNet-B0 at N=8
-#: took 3 to 11 us more with 6 of them, where 8 to 10 less were.
-EXPANSION_US = 1.0
+#: How much longer all 1x1 convolutions with a depthwise one of the same filter and stride take in a
+#: network than in a chain of their own kind, beyond what a kernel for each does: their code, 46 KB
+#: for each filter and stride, comes from the L2 cache behind other kernels. On an H200 MobileNet-v2
+#: (two filters and strides) took 2.7 us less with all 16 pairs joined than with one at N=1, where
+#: 7.6 were predicted, and 8.6 less than with five at N=8, where 7.6 were; MobileNet-v3 (four) took
+#: 10.6 us more with 14 than with six at N=1, where 5.8 were.
+EXPANSION_US = 1.5
 
 
 def touched_bytes(workloads: Iterable[Workload]) -> int:
@@ -72,17 +74,21 @@ def in_network(
     ``kernel_us``. Otherwise a candidate without ``cold_us`` gets the median difference between cold
     and warm cache of the other candidates of its workload or, if none of them has it, of all
     workloads; and the difference is scaled by the share of weights in what the kernel reads.
+    ``EXPANSION_US`` is divided among the workloads whose kernels have the same code.
     """
     added = {w: [_added_us(o.measurement) for o in found.measured] for w, found in offers.items()}
     known = {w: [us for us in each if us is not None] for w, each in added.items()}
     every = [us for each in known.values() for us in each]
     usual = statistics.median(every) if every else None
 
+    alike = Counter((w.taps, w.stride) for w in offers if w.expansion is not None)
+
     def of(workload: Workload, offer: Offer) -> Offer:
         host_us = (after_others_us or {}).get(offer.candidate.backend, (0.0, 0.0))
         measurement = _after_others(offer.measurement, *host_us)
         if workload.expansion is not None:
-            measurement = _longer(measurement, EXPANSION_US)
+            share = alike[workload.taps, workload.stride]
+            measurement = _longer(measurement, EXPANSION_US / share)
         if staying:
             measurement = dataclasses.replace(measurement, cold_us=measurement.kernel_us)
         elif measurement.kernel_us is not None:
