@@ -138,34 +138,18 @@ def test_a_placer_knows_whether_its_network_stays(layers: int, stays: bool) -> N
 
 
 @pytest.mark.parametrize("staying", [False, True])
-def test_expansions_take_longer_behind_other_kernels(staying: bool) -> None:
+def test_depthwise_convolutions_take_longer_behind_other_kernels(staying: bool) -> None:
+    """By themselves and behind a 1x1; not those of more channels in a group."""
     depthwise = dataclasses.replace(SMALL, c=96, k=96, groups=96)
     joint = dataclasses.replace(depthwise, op="expand_depthwise", expansion=Expansion(16))
+    grouped = dataclasses.replace(depthwise, groups=12)
     measured = Measurement(kernel_us=4.0, cold_us=4.0, chained_us=3.0, enqueue_us=2.0)
-    given = {w: Offers(w, [Offer(Candidate("hopper", "k"), measured)]) for w in (depthwise, joint)}
+    workloads = (depthwise, joint, grouped)
+    given = {w: Offers(w, [Offer(Candidate("hopper", "k"), measured)]) for w in workloads}
     found = {w: o.measured[0].measurement for w, o in l2_cache.in_network(given, staying).items()}
-    assert found[depthwise] == measured
-    more = l2_cache.EXPANSION_US
-    assert found[joint] == Measurement(
+    assert found[grouped] == measured
+    more = l2_cache.DEPTHWISE_US
+    longer = Measurement(
         kernel_us=4.0 + more, cold_us=4.0 + more, chained_us=3.0 + more, enqueue_us=2.0
     )
-
-
-def test_expansions_of_a_filter_and_stride_share_their_code() -> None:
-    """Three of a filter of 3x3, of which one has another stride, and one of 5x5."""
-    depthwise = dataclasses.replace(SMALL, c=96, k=96, groups=96, r=3, s=3, padding=(1, 1, 1, 1))
-    joint = dataclasses.replace(depthwise, op="expand_depthwise", expansion=Expansion(16))
-    wide = dataclasses.replace(joint, c=192, k=192, groups=192)
-    strided = dataclasses.replace(joint, stride=(2, 2))
-    larger = dataclasses.replace(joint, r=5, s=5, padding=(2, 2, 2, 2))
-    measured = Measurement(kernel_us=4.0)
-    given = {
-        w: Offers(w, [Offer(Candidate("hopper", "k"), measured)])
-        for w in (depthwise, joint, wide, strided, larger)
-    }
-    found = l2_cache.in_network(given, staying=True)
-    longer = {w: offers.measured[0].measurement.kernel_us - 4.0 for w, offers in found.items()}
-    all_us = l2_cache.EXPANSION_US
-    assert longer == pytest.approx(
-        {depthwise: 0.0, joint: all_us / 2, wide: all_us / 2, strided: all_us, larger: all_us}
-    )
+    assert found[depthwise] == found[joint] == longer

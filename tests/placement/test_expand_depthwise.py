@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import convoy
-from convoy.cost.l2_cache import EXPANSION_US
 from convoy.cost.model import CostModel
 from convoy.cost.native import moving_us
 from convoy.ir.candidate import Candidate
@@ -142,7 +141,7 @@ class Times(CostModel):
 @pytest.mark.parametrize("search", ["exact", "evolve", "greedy"])
 @pytest.mark.parametrize(("saved_us", "is_taken"), [(1.0, True), (-1.0, False)])
 def test_placement_of_a_network(saved_us: float, is_taken: bool, search: str) -> None:
-    joint_us = 2 * 4.0 - EXPANSION_US - saved_us
+    joint_us = 2 * 4.0 - saved_us
     net = Net((1, 16, 28, 28))
     module = net.finish(net.conv(block(net, net.x, "relu", k=96), 16, 1, bias=True))
     options = {"backends": ("cutlass", "hopper", "depthwise", "tvm"), "device": DEVICE}
