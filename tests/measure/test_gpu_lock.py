@@ -98,6 +98,21 @@ def test_a_stuck_process_is_not_waited_for(
         assert not own
 
 
+def test_a_stuck_process_is_waited_for_once(
+    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_lock, "LONGEST_S", 0.1)
+    for patience in (0.1, 0.0):
+        assert gpu_lock._lock(0).timeout == patience
+        with gpu_lock.gpu_lock() as own:
+            assert not own
+    holder.kill()
+    holder.wait()
+    with gpu_lock.gpu_lock() as own:
+        assert own
+    assert gpu_lock._lock(0).timeout == 0.1
+
+
 def test_locks_nest_and_end_with_an_error() -> None:
     with pytest.raises(ZeroDivisionError), gpu_lock.gpu_lock(), gpu_lock.gpu_lock() as own:
         assert own

@@ -17,7 +17,7 @@ from .. import paths
 from ..runtime.library import call_json
 
 #: Seconds that a process waits for the lock. Timing takes a second or so; a process that holds it
-#: for longer is stuck, and the others go on without it.
+#: for longer is stuck, and the others go on without it and wait no more until it is free.
 LONGEST_S = 60.0
 
 _waited_s = 0.0
@@ -35,8 +35,10 @@ def gpu_lock(device: int = 0) -> Iterator[bool]:
         with _waiting():
             lock.acquire(poll_interval=0.005)
     except (filelock.Timeout, OSError, NotImplementedError):
+        lock.timeout = 0.0
         yield False
         return
+    lock.timeout = LONGEST_S
     try:
         yield True
     finally:
