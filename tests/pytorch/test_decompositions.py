@@ -17,6 +17,7 @@ F = torch.nn.functional
 INF, NAN = float("inf"), float("nan")
 ODD = torch.tensor([[1.0, NAN, 3.0, 3.0, -INF, 2.0], [-INF, -INF, 0.0, INF, INF, 1.0]])
 MASK = torch.tensor([[True, False, True, False, False], [False, True, True, False, True]])
+LABELS = [[3, 0, -1, 1, -1], [4, -1, 0, 0, 0], [-1, 2, 2, 1, 0], [0, 2, 1, 4, 3]]
 CODES = torch.tensor([1, 4, 4, 0, 2, 3, 3])
 
 
@@ -118,6 +119,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
         per_sample_weights=x[0, 0, [0, 1, 2, 3, 4, 0, 1]]),
         F.embedding_bag(CODES, x[0].mT, torch.tensor([0, 2]), padding_idx=3),
     ),
+    "margins of labels": lambda x: tuple(
+        F.multilabel_margin_loss(rows, labels, reduction=reduction)
+        for rows, labels in ((x[0], torch.tensor(LABELS)), (x[1, 0], torch.tensor(LABELS[0])))
+        for reduction in ("none", "mean", "sum")
+    ),
     "written parts": written,
     "scattered": lambda x: (
         *(
@@ -125,6 +131,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
             for how in ("sum", "prod", "mean", "amax", "amin")
             for own in (True, False)
         ),
+        x.scatter(1, x.argsort(1)[:, :3] // 2, x[:, :4], reduce="multiply"),
+        x.scatter(-1, x.argsort(-1)[:, :3] // 2, 2, reduce="add"),
+        x.scatter(2, x.argsort(2)[:, :3], x[:, 1:]), x.scatter(2, x.argsort(2)[:, 2:], 7.0),
+        x.scatter_add(0, x.argsort(0)[:, :2, 2:], x[:, 2:, 1:4]),
+        x.scatter_reduce(0, x.argsort(0)[:1, 2:, 1:4], x[:1, :2, :3], "mean"),
         x.index_reduce(1, torch.tensor([0, 0, 3]), x[:, :3] * 2, "amin"),
         x.index_reduce(-1, torch.tensor([1, 1]), x[..., :2], "mean", include_self=False),
         (x * 9).int().scatter_reduce(1, x.argsort(1)[:, :3], (x * 7).int()[:, :3], "mean"),

@@ -65,6 +65,12 @@ def test_what_repeats_nothing_is_decomposed_whole(decomposed: list[int]) -> None
     assert decomposed == [len(program.graph.nodes)]
 
 
+def test_effects_are_decomposed_whole(decomposed: list[int]) -> None:
+    program = torch.export.export(Module(lambda x: torch.linalg.lu_factor(x)[0]), (torch.eye(3),))
+    decompose(program, TABLE)
+    assert len(decomposed) == 2
+
+
 def test_core_operators_are_not_decomposed(decomposed: list[int]) -> None:
     layers = [
         *(nn.Conv2d(3, 4, 3, 2, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(inplace=True)),

@@ -69,6 +69,11 @@ KNOWN = {
     "mask of a transformer": lambda net, x: causal(x),
     "sizes": lambda net, x: x[:, torch.combinations(torch.arange(4))[:, 1]] + net.mask.nonzero()[1],
     "selected": lambda net, x: x[:, net.mask],
+    "selected by a function": lambda net, x: x[0].masked_select(mask=net.mask[:2, None]),
+    "selected of each row": lambda net, x: torch.masked_select(x[:, None], net.mask).view(3, -1),
+    "repeated": lambda net, x: x.repeat_interleave(net.mask + 1, -1),
+    "repeated of all": lambda net, x: torch.repeat_interleave(x, torch.arange(12) % 3),
+    "repeated alike": lambda net, x: torch.repeat_interleave(x, net.mask[:1] + 1, dim=0),
     "sizes one by one": lambda net, x: x.repeat(net.mask.sum(), net.ready).view(-1, net.mask.sum()),
     "padding": lambda net, x: F.pad(x, (net.ready, net.ready + 1)),
     "parameter": lambda net, x: x / net.temperature.item(),
@@ -141,6 +146,13 @@ UNKNOWN = {
 def test_unknown(name: str) -> None:
     with pytest.raises(UnsupportedOp, match=r"cannot trace at .*line \d+ of \S+test_known\.py"):
         imported(UNKNOWN[name])
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    imported(KNOWN["buffer"])
+    with pytest.raises(UnsupportedOp):
+        imported(UNKNOWN["an input"])
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_trace_changes_no_module() -> None:

@@ -46,7 +46,14 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda x: nn.utils.rnn.pack_padded_sequence(x[0], torch.tensor([4, 2, 1])).data,
         r"blocks\.1\.head \(Called\)",
     ),
-    "a size": (lambda x: x[x > 0], r"a mask as an index \(the operator aten\.index\.Tensor in blo"),
+    "a size": (
+        lambda x: x[x > 0].sum(),
+        r"aten\.index\.Tensor in blocks\.1\.head \(Called\), of whose result.*torch\.where",
+    ),
+    "a size in a decomposition": (
+        lambda x: x.repeat_interleave((x.flatten() > 0).int()).mean(),
+        r"aten\.repeat_interleave\S+ in blocks\.1\.head \(Called\), of whose result the size",
+    ),
     "random": (torch.rand_like,
     r"aten\.rand_like\.default in blocks\.1\.head \(Called\), which draws"),
 }  # fmt: skip
@@ -118,6 +125,16 @@ def test_an_error_of_a_trace_is_one_line() -> None:
     with pytest.raises(UnsupportedOp) as caught:
         convoy.compile(Called(slopes), torch.eye(3), cache=False)
     assert "\n" not in str(caught.value)
+
+
+def test_long_reasons_are_shortened() -> None:
+    def joined(x: Any) -> Any:
+        kept = torch.cat([x[x > i] for i in range(100)])
+        return kept if kept.numel() > 9 else x
+
+    with pytest.raises(UnsupportedOp, match=r"GuardOnData.* \.\.\.\); expected") as caught:
+        convoy.compile(joined, torch.ones(3), cache=False)
+    assert len(str(caught.value)) < 1200
 
 
 def test_inputs_and_buffers_that_are_written_to() -> None:

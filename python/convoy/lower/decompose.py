@@ -38,6 +38,8 @@ _DEVIATIONS = relax_ops("variance std")
 _SMS, _LONG = 132, 1 << 15
 #: Over one element they are element-wise, and fused as such.
 _NORMS = relax_ops("nn.layer_norm nn.softmax")
+#: TVM expects indices of all other axes than that of the scatter.
+_SCATTERS = relax_ops("scatter_elements")
 #: Of one block for each row.
 _SOFTMAX = relax_ops("nn.softmax nn.log_softmax")
 
@@ -46,7 +48,14 @@ class Decompose(Rewriter):
     """Decompose ``ops``; a module without any of them is returned unchanged."""
 
     ops: ClassVar[frozenset[str]] = (
-        _ANYWHERE | _ON_GPU | _ORDERS | _DEVIATIONS | _NORMS | _SOFTMAX | OF_BOOLS.keys()
+        _ANYWHERE
+        | _ON_GPU
+        | _ORDERS
+        | _DEVIATIONS
+        | _NORMS
+        | _SCATTERS
+        | _SOFTMAX
+        | OF_BOOLS.keys()
     )
 
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
@@ -70,6 +79,8 @@ class Decompose(Rewriter):
             return self._softmax(call, name == "relax.nn.log_softmax")
         if name == "relax.split":
             return self._split(call, old)
+        if name in _SCATTERS:
+            return self._scatter(call, old)
         if name in _ORDERS:
             return self._in_float32(call)
         return self._deviation(call)
@@ -107,6 +118,20 @@ class Decompose(Rewriter):
             parts.append(self.emit(part))
             start = end
         return relax.Tuple(parts)
+
+    def _scatter(self, call: relax.Call, old: relax.Call) -> relax.Expr:
+        """A scatter into the part of the data that the indices cover, beside the rest."""
+        (x, *operands), attrs = call.args, call.attrs
+        sizes, covered = shape_of(old), shape_of(old.args[1])
+        wholes, axes = [], _uncovered(old)
+        for axis in axes:
+            wholes.append(x)
+            x = self.emit(op.strided_slice(x, [axis], [0], [covered[axis]]))
+        x = self.emit(op.scatter_elements(x, *operands, int(attrs.axis), str(attrs.reduction)))
+        for axis in reversed(axes):
+            rest = op.strided_slice(wholes.pop(), [axis], [covered[axis]], [sizes[axis]])
+            x = self.emit(op.concat([x, self.emit(rest)], axis))
+        return x
 
     def _norm(self, call: relax.Call) -> relax.Expr:
         """The norm of single elements: of finite ones the shift or 1, and NaN of all others."""
@@ -171,9 +196,18 @@ def _concerned(call: relax.Call) -> bool:
         return on_gpu() and (_is_of_one_element(call) or _has_long_rows(call))
     if name in _DEVIATIONS:
         return on_gpu() and _is_long(call)
+    if name in _SCATTERS:
+        return bool(_uncovered(call))
     if name in _ORDERS and dtype_of(call.args[0]) == "bfloat16":
         return True
     return name in _ANYWHERE or (on_gpu() and name in _ON_GPU)
+
+
+def _uncovered(scatter: relax.Call) -> list[int]:
+    """Axes that the indices of a scatter cover a part of, but for the one that it is along."""
+    sizes, covered = shape_of(scatter), shape_of(scatter.args[1])
+    along = int(scatter.attrs.axis) % len(sizes)
+    return [i for i, size in enumerate(covered) if i != along and size < sizes[i]]
 
 
 def _is_long(deviation: relax.Call) -> bool:

@@ -185,7 +185,10 @@ def _decomposed(
         outputs.append(_results(graph, copy))
     graph.output(tuple(node for results in outputs for node in results))
     done = _program(graph, program).run_decompositions(table)
-    inputs = dict(zip(*(g.find_nodes(op="placeholder") for g in (graph, done.graph)), strict=True))
+    before, after = (one.find_nodes(op="placeholder") for one in (graph, done.graph))
+    if len(before) != len(after):
+        raise Whole  # constants, or a token of effects
+    inputs = dict(zip(before, after, strict=True))
     results = iter(done.graph.output_node().args[0])  # first what is written
     written = {name: next(results) for name in done.graph_signature.user_inputs_to_mutate.values()}
     pieces = {}

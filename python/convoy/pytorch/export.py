@@ -81,7 +81,10 @@ def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> E
     inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
     unchanged = restored(flat.function)
     with inference, torch.set_grad_enabled(training), quiet(), _masks_unread(), unchanged:
-        program = torch.export.export(flat, tensors)
+        try:
+            program = torch.export.export(flat, tensors)
+        except _FailedError as failed:
+            raise failed.error from None
     _leave_out_failures(program.graph)
     return program
 
@@ -101,6 +104,15 @@ def _is_dynamic(program: ExportedProgram) -> bool:
     values = [node.meta.get("val") for node in program.graph.nodes]
     sizes = [size for one in values if isinstance(one, torch.Tensor) for size in one.shape]
     return any(isinstance(one, torch.SymInt | torch.SymFloat) for one in (*values, *sizes))
+
+
+class _FailedError(Exception):
+    """An error of a function that is traced. Of a RuntimeError about values ``torch.export`` prints
+    the graph so far, thousands of lines, also where the next trace knows the values."""
+
+    def __init__(self, error: RuntimeError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class _Flat(torch.nn.Module):
@@ -133,7 +145,10 @@ class _Flat(torch.nn.Module):
         with ExitStack() as stack, Unchecked(), mode:
             for kind, dtype in self.autocast:
                 stack.enter_context(torch.autocast(kind, dtype))
-            result = self.function(*args, **kwargs)
+            try:
+                result = self.function(*args, **kwargs)
+            except RuntimeError as err:
+                raise _FailedError(err) from None
         results, structure = flatten(result, objects=True)
         self.found.append(structure)
         if not results:

@@ -21,7 +21,7 @@ from .export import exported, quiet
 from .idempotent_writes import remove_idempotent_writes
 from .input_names import name_inputs
 from .promotion import promote
-from .refusal import EXPECTED, PARTS, called, raised
+from .refusal import EXPECTED, PARTS, called, check_sizes, raised
 from .structure import Structure
 from .translator import decomposed, translate
 
@@ -127,6 +127,7 @@ def to_relax(
     except ConvoyError:
         raise
     except Exception as err:  # what a decomposition raises
+        check_sizes(program.graph.nodes)
         raise UnsupportedOp(f"a module ({raised(err)})", EXPECTED, PARTS) from err
 
 

@@ -71,6 +71,9 @@ class Known(TorchFunctionMode):
                 self._found[id(given[0])] = given[0], -1, given[0]
             if function in _INDEXED:
                 args = (args[0], self._positions(args[1]), *args[2:])
+            select = _SELECTING.get(function)
+            if select is not None and (found := select(self, *args, **kwargs)) is not None:
+                return found
             if function in _SIZED:
                 args = (args[0], *self._sizes(args[1:]))
             return function(*map(self._sizes, args), **kwargs)
@@ -100,6 +103,28 @@ class Known(TorchFunctionMode):
             else:
                 positions += map(self._constant, _compute(torch.where, (value,), {}))
         return tuple(positions)
+
+    def _selected(self, input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
+        """``masked_select`` by a mask that is known, else None."""
+        value = self._value(mask)
+        if value is None or not value.dim():
+            return None
+        shape = torch.broadcast_shapes(input.shape, value.shape)
+        with _untraced():
+            places = torch.where(value.expand(shape[-value.dim() :]))
+        return input.expand(shape)[(..., *map(self._constant, places))].flatten()
+
+    def _repeated(
+        self, input: Any, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
+    ) -> torch.Tensor | None:
+        """``repeat_interleave`` by numbers that are known, else None."""
+        counts = self._value(repeats) if isinstance(repeats, torch.Tensor) else None
+        if counts is None:
+            return None
+        x, axis = (input.flatten(), 0) if dim is None else (input, dim)
+        with _untraced():
+            places = torch.arange(x.shape[axis], device=counts.device).repeat_interleave(counts)
+        return x.index_select(axis, self._constant(places))
 
     def _sizes(self, argument: Any) -> Any:
         """An argument; a sequence of integers without tensors among them."""
@@ -136,6 +161,13 @@ class Known(TorchFunctionMode):
         traced = torch.ops.aten.lift_fresh_copy.default(value.clone())
         self._add(traced, value)
         return traced
+
+
+#: Methods for functions whose results have sizes that depend on values.
+_SELECTING: dict[Any, Callable[..., torch.Tensor | None]] = {
+    **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), Known._selected),
+    **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), Known._repeated),
+}
 
 
 class _Fixed(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""Cross entropy of class probabilities and with label smoothing."""
+"""Cross entropy of class probabilities and with label smoothing, and margins of several labels."""
 
 from __future__ import annotations
 
@@ -47,4 +47,25 @@ def _reduced(losses: Any, reduction: int, count: Any) -> Any:
     return losses if reduction == 0 else losses.sum() / (count if reduction == 1 else 1)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {_aten.cross_entropy_loss.default: _cross_entropy}
+def _multilabel_margin(input: Any, target: Any, reduction: int) -> tuple[Any, Any]:
+    """By the labels before the first -1, and whether each class is among them. PyTorch's own
+    decomposition also counts the margins of what follows."""
+    scores, labels = torch.atleast_2d(input), torch.atleast_2d(target)
+    count = scores.shape[1]
+    given = (labels == -1).cumsum(1) == 0
+    classes = torch.arange(count, device=labels.device)
+    is_target = ((labels.unsqueeze(2) == classes) & given.unsqueeze(2)).any(1)
+    own = scores.gather(1, torch.where(given, labels, 0))
+    margins = (1 - own.unsqueeze(2) + scores.unsqueeze(1)).clamp(min=0)
+    counted = given.unsqueeze(2) & ~is_target.unsqueeze(1)
+    losses = torch.where(counted, margins, 0).sum((1, 2)) / count
+    result = _reduced(losses, reduction, len(losses))
+    if not reduction and input.dim() < 2:
+        result = result.reshape(())
+    return result, is_target.to(input.dtype).reshape(target.shape)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    _aten.cross_entropy_loss.default: _cross_entropy,
+    _aten.multilabel_margin_loss_forward.default: _multilabel_margin,
+}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from ..errors import ConvoyError, InvalidOption, UnsupportedOp
 
@@ -15,12 +17,14 @@ EXPECTED = "operators that can be imported from PyTorch"
 PARTS = 'torch.compile(module, backend="convoy") compiles what it can and runs the rest eagerly.'
 _BUFFERS = (
     "The values of buffers are known: what sizes or branches depend on, such as lengths that stay, "
-    "may be one."
+    "may be one. Compile the part of the module before it alone, such as a backbone."
 )
 _KEYWORDS = "convoy.compile(module, (), {...}) takes keyword arguments."
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 #: Whose lines are not the user's.
 _OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
+#: Characters of an error of PyTorch's in one of Convoy's, at most.
+_LONGEST = 400
 #: Attribute of the traced wrapper that holds the user's module.
 WRAPPED = "function"
 
@@ -58,6 +62,19 @@ def check_known(unknown: Sequence[torch.fx.Node]) -> None:
         raise UnsupportedOp(", ".join(missing.values()), EXPECTED, PARTS)
 
 
+def check_sizes(nodes: Iterable[torch.fx.Node]) -> None:
+    """Raise UnsupportedOp for an operator whose result has a size that depends on values."""
+    for node in nodes:
+        results = pytree.tree_leaves(node.meta.get("val"))
+        sizes = [size for x in results if isinstance(x, torch.Tensor) for size in x.shape]
+        if any(isinstance(size, torch.SymInt) for size in sizes):
+            raise UnsupportedOp(
+                f"{called(node)}, of whose result the size depends on values of inputs",
+                "sizes that are known when it is compiled",
+                f"Compute all elements, and choose among them with torch.where. {PARTS}",
+            )
+
+
 def refused(node: torch.fx.Node, err: Exception) -> UnsupportedOp:
     """What a converter raised, with the operator and its place."""
     if isinstance(err, UnsupportedOp):
@@ -66,9 +83,10 @@ def refused(node: torch.fx.Node, err: Exception) -> UnsupportedOp:
 
 
 def raised(err: Exception) -> str:
-    """Type and first line of an error: PyTorch appends nodes of its graphs and hints to itself."""
+    """Type and first line of an error, shortened: PyTorch appends nodes of its graphs and hints to
+    itself, and repeats conditions, which may be sums of hundreds of terms."""
     reason = next((line for line in str(err).splitlines() if line.strip()), "")
-    return f"{type(err).__name__}: {reason}"
+    return f"{type(err).__name__}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"
 
 
 def untraceable(

@@ -79,6 +79,14 @@ def _scatter_reduce(
     return torch.div(kept.scatter_add(dim, index, source), counts, rounding_mode=rounding)
 
 
+def _scatter(x: Any, dim: int, index: Any, source: Any, *, reduce: str) -> Any:
+    """The older spelling of reductions, of a number too."""
+    if not isinstance(source, torch.Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype, device=x.device)
+    how = {"add": "sum", "multiply": "prod"}[reduce]
+    return torch.scatter_reduce(x, dim, index, source, how)
+
+
 def _index_reduce(
     x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -94,5 +102,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.diagonal_scatter.default: _diagonal_scatter,
     _aten.as_strided_scatter.default: _as_strided_scatter,
     _aten.scatter_reduce.two: _scatter_reduce,
+    **dict.fromkeys((_aten.scatter.reduce, _aten.scatter.value_reduce), _scatter),
     _aten.index_reduce.default: _index_reduce,
 }

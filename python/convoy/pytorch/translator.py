@@ -24,7 +24,7 @@ from .export import straightened
 from .higher_order import has_functions
 from .layer_names import name_layers
 from .masked import select_by_mask
-from .refusal import EXPECTED, check_known, is_unknown, refused
+from .refusal import EXPECTED, check_known, check_sizes, is_unknown, refused
 
 #: Rounds of decomposing what decompositions consist of.
 _MOST_ROUNDS = 4
@@ -33,6 +33,7 @@ _MOST_ROUNDS = 4
 def translate(program: ExportedProgram) -> tvm.IRModule:
     """Convert a program whose operators have converters; see :func:`decomposed`."""
     constants, known = Constants(program), _importer(None).convert_map
+    check_sizes(node for node in program.graph.nodes if node not in constants)
     others = [n for n in program.graph.nodes if is_unknown(n, known)]
     check_known([node for node in others if node not in constants])
     importer = _importer(constants, {node.target.__name__ for node in others})
