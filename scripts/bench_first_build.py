@@ -21,7 +21,6 @@ import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from harness.prepared import caches_in, run_alone
 from harness.rows import Bench, Row
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -80,20 +80,14 @@ def main() -> None:
 def in_process(fixed: Row, caches: Path, no_records: bool, timeout: float) -> Row:
     """Run one case in a process whose caches are its own."""
     caches.mkdir(parents=True, exist_ok=True)
-    folders = ("CONVOY_CACHE_DIR", "CONVOY_DATA_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-    env = {**os.environ, **{name: str(caches / name.lower()) for name in folders}}
-    env["CUDA_CACHE_PATH"] = str(caches / "cuda")
+    env = {**os.environ, **caches_in(caches)}
     if no_records:
         env["CONVOY_RECORDS_DIR"] = str(caches / "no_records")
     case = {"name": fixed["network"], "batch": fixed["N"], "system": fixed["system"]}
     command = [sys.executable, __file__, "--child", json.dumps(case)]
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=timeout, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-1500:])
-    row: Row = json.loads(done.stdout.splitlines()[-1])
-    if stages := re.findall(r"^convoy: (.*): ([\d.]+) s$", done.stderr, re.MULTILINE):
+    row: Row
+    row, errors = run_alone(command, env, timeout)
+    if stages := re.findall(r"^convoy: (.*): ([\d.]+) s$", errors, re.MULTILINE):
         row["stages"] = {name: float(seconds) for name, seconds in stages}
     return row
 
@@ -104,14 +98,13 @@ def child(name: str, batch: int, system: str) -> Row:
     if name == "resnet50_training":
         return training_step(batch, system, started)
     import torch
-    import torchvision
 
-    torch.manual_seed(0)
-    model = settled(getattr(torchvision.models, name)(weights=None).cuda())
-    size = 299 if name == "inception_v3" else 224
-    x = torch.randn(batch, 3, size, size)
+    from harness import models
+
+    model, shape = models.make(f"torchvision.{name}", "cuda")
+    x = torch.randn(batch, *shape)
     with torch.no_grad():
-        exact = model.cuda()(x.cuda()).float().cpu()
+        exact = model(x.cuda()).float().cpu()
     runs = {**dict.fromkeys(OPTIONS, built_by_convoy), **dict.fromkeys(MODES, compiled_by_torch)}
     run = runs.get(system, captured)
     row, y = run(model, x, system, started)
@@ -119,25 +112,6 @@ def child(name: str, batch: int, system: str) -> Row:
     if not row["error"] < LARGEST_ERROR:
         raise RuntimeError(f"relative L2 error {row['error']}")
     return row
-
-
-def settled(model: Any) -> Any:
-    """A network with random weights whose activations neither vanish nor explode: batch norm has
-    the statistics of random images, and what is initialized to zero is not."""
-    import torch
-
-    for parameter in model.parameters():
-        if parameter.dim() > 1 and not parameter.any():
-            torch.nn.init.trunc_normal_(parameter, std=0.02)
-    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-    size = 299 if type(model).__name__ == "Inception3" else 224
-    with torch.no_grad():
-        if norms:
-            model.train()(torch.randn(8, 3, size, size, device="cuda"))
-    return model.eval()
 
 
 def built_by_convoy(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:
@@ -207,12 +181,12 @@ def training_step(batch: int, system: str, started: float) -> Row:
 
 def compiled_by_torch(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:
     import torch
-    import torch._inductor.config as config
 
-    config.freezing = True
+    from harness import torch_inference
+
     half = model.cuda().half().to(memory_format=torch.channels_last)
     x = x.cuda().half().to(memory_format=torch.channels_last)
-    compiled = torch.compile(half, mode=MODES[system])
+    compiled = torch_inference.frozen(half, MODES[system])
     began = time.perf_counter()
     with torch.no_grad():
         y = compiled(x).float().cpu()
@@ -231,24 +205,20 @@ def compiled_by_torch(model: Any, x: Any, system: str, started: float) -> tuple[
 def captured(model: Any, x: Any, system: str, started: float) -> tuple[Row, Any]:
     """PyTorch without a compiler: cuDNN's own search, batch norms folded, one CUDA graph."""
     import torch
-    from torch.fx.experimental.optimization import fuse
 
-    torch.backends.cudnn.benchmark = True
-    half = fuse(model.cpu()).cuda().half().to(memory_format=torch.channels_last)
+    from harness import torch_inference
+
+    folded, _ = torch_inference.folded(model)
+    half = folded.half().to(memory_format=torch.channels_last)
     x = x.cuda().half().to(memory_format=torch.channels_last)
-    began, stream, graph = time.perf_counter(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    began = time.perf_counter()
     with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                half(x)
-        stream.synchronize()
-        with torch.cuda.graph(graph):
-            y = half(x)
-    graph.replay()
+        run, y = torch_inference.captured(half, x)
+    run.synchronize()
     seconds = time.perf_counter() - began
     found = y.float().cpu()
     times = {"seconds": round(seconds, 2), "import_s": round(began - started, 2)}
-    return {**times, "ms": milliseconds(graph.replay)}, found
+    return {**times, "ms": milliseconds(run.call)}, found
 
 
 def milliseconds(run: Any) -> float:

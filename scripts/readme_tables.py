@@ -3,10 +3,11 @@
     python scripts/readme_tables.py           rewrite docs/benchmarks.md
     python scripts/readme_tables.py --check   exit code 1 when the page is not up to date
 
-A results file is written by scripts/bench_networks.py: ``{"environment": {...}, "rows": [...]}``
-with ``system``, ``model``, ``batch`` and ``ms`` (or ``failed``, ``skipped``) in each row, and
-``benchmark`` where ``ms`` is not the time of an inference. Rows with none of the three are not
-timed (references). Files with other rows are named on standard error and left out.
+A results file is written by scripts/bench_networks.py or bench_models.py:
+``{"environment": {...}, "rows": [...]}`` with ``system``, ``model``, ``batch`` and ``ms`` (or
+``failed``, ``skipped``) in each row, and ``benchmark`` where ``ms`` is not the time of an
+inference. Rows with none of the three are not timed (references). Files with other rows are named
+on standard error and left out.
 """
 
 from __future__ import annotations

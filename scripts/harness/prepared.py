@@ -2,7 +2,8 @@
 
 A worker prepares its systems, calls :func:`ready`, and prints its result as JSON in its last line.
 Its parent makes a :class:`Prepared` of it, waits until all are ready, and lets one after the other
-go: preparing takes many cores, timing must have the machine for itself.
+go: preparing takes many cores, timing must have the machine for itself. :func:`run_alone` runs one
+from its start to its end.
 """
 
 from __future__ import annotations
@@ -14,9 +15,20 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from pathlib import Path
 from typing import Any
 
 READY = "ready to be timed"
+#: Variables that name the folders of caches.
+CACHES = (
+    *("CONVOY_CACHE_DIR", "CONVOY_DATA_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
+    "CUDA_CACHE_PATH",
+)
+
+
+def caches_in(folder: Path) -> dict[str, str]:
+    """Variables for caches of this folder, which are empty if it is."""
+    return {name: str(folder / name.lower()) for name in CACHES}
 
 
 def ready() -> None:
@@ -101,3 +113,36 @@ def prepare(workers: Sequence[Prepared], jobs: int, seconds: float) -> float:
             worker.stop()
     pool.shutdown()
     return time.perf_counter() - started
+
+
+def run_alone(
+    command: Sequence[str], environment: dict[str, str], seconds: float
+) -> tuple[Any, str]:
+    """Run a worker; returns its result, the JSON in its last line, and its standard error.
+
+    Raises:
+        RuntimeError: It has no result, or not within ``seconds``; with the end of its standard
+            error.
+    """
+    # Files, not pipes, which processes that a worker has started would hold open.
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+    ):
+        process = subprocess.Popen(command, stdout=out, stderr=errors, env=environment)
+        try:
+            end = f"exit code {process.wait(seconds)}"
+        except subprocess.TimeoutExpired:
+            end = f"not ended within {seconds:.0f} s"
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        errors.seek(0)
+        lines, reason = out.read().strip().splitlines(), errors.read()
+    try:
+        if process.returncode == 0:
+            return json.loads(lines[-1]), reason
+    except (IndexError, json.JSONDecodeError):
+        end = "no result"
+    raise RuntimeError(f"{end}: {reason.strip()[-1200:]}")

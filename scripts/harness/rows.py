@@ -51,7 +51,7 @@ class Bench:
             rows = [{**fixed, **row} for row in measure()]
         except Exception as err:  # the other cases still have to be measured
             rows = [{**fixed, "failed": f"{type(err).__name__}: {err}"[-1500:]}]
-        rows[0]["took_s"] = round(time.perf_counter() - started, 1)
+        rows[0].setdefault("took_s", round(time.perf_counter() - started, 1))
         for row in rows:
             self.rows.append(row)
             self._names.append(", ".join(str(row[key]) for key in fixed))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -115,34 +117,66 @@ def example(name: str, batch: int) -> torch.Tensor:
     return x.to(memory_format=torch.channels_last)
 
 
+def folded(model: nn.Module) -> tuple[nn.Module, bool]:
+    """A copy with batch norms folded into convolutions, and whether that could be done: not where
+    ``torch.fx`` cannot trace the module, and not for subclasses of PyTorch's layers."""
+    from torch.fx.experimental.optimization import fuse
+
+    norms = nn.modules.batchnorm._BatchNorm
+    try:
+        found = fuse(model)
+    except Exception:  # of any code in the module that a proxy does not pass
+        found = copy.deepcopy(model)
+    return found, not any(isinstance(m, norms) for m in found.modules())
+
+
+def captured(model: Callable[[torch.Tensor], Any], x: torch.Tensor) -> tuple[Run, Any]:
+    """Capture eager kernels in one CUDA graph: a run replays it, and keeps alive what it reads
+    and the result, which it overwrites. On a CPU, a run is a call. To be called without gradients.
+    """
+    torch.backends.cudnn.benchmark = True
+    if not x.is_cuda:
+        return Run(lambda: model(x), lambda: None), model(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            model(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = model(x)
+    graph.replay()
+
+    def replay(_kept: Any = (model, x, y)) -> None:
+        graph.replay()
+
+    return Run(replay, torch.cuda.synchronize), y
+
+
+def frozen(model: nn.Module, mode: str) -> Callable[[torch.Tensor], Any]:
+    """``torch.compile`` with frozen weights; it compiles at the first call, without gradients."""
+    os.environ.setdefault("TORCHINDUCTOR_FREEZING", "1")
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+    compiled: Callable[[torch.Tensor], Any] = torch.compile(model, mode=mode)
+    return compiled
+
+
 def eager_under_graph(name: str, batch: int) -> Timing:
     """Time eager kernels captured in one CUDA graph; a replay is one inference."""
-    torch.backends.cudnn.benchmark = True
-    model, x = network(name), example(name, batch)
     with torch.no_grad():
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                model(x)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            model(x)
-        return measure(Run(graph.replay, torch.cuda.synchronize))
+        run, _ = captured(network(name), example(name, batch))
+        return measure(run)
 
 
 def compiled(name: str, batch: int, before: Callable[[], None] = lambda: None) -> Timing:
     """Time torch.compile with weight freezing and CUDA graphs ("reduce-overhead"); ``before`` is
     called when everything is compiled and nothing timed yet."""
-    os.environ.setdefault("TORCHINDUCTOR_FREEZING", "1")
-    import torch._inductor.config as inductor
-
-    inductor.freezing = True
     torch._dynamo.reset()
-    model, x = network(name), example(name, batch)
+    run, x = frozen(network(name), "reduce-overhead"), example(name, batch)
     with torch.no_grad():
-        run: Callable[[torch.Tensor], object] = torch.compile(model, mode="reduce-overhead")
         for _ in range(4):
             run(x)
         before()

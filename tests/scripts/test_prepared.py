@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.prepared import Prepared, prepare
+from harness.prepared import Prepared, caches_in, prepare, run_alone
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 HEAD = f"""
@@ -57,3 +59,20 @@ def test_a_worker_that_is_never_ready_is_stopped() -> None:
     assert quick.go() == 1
     with pytest.raises(RuntimeError, match="not ready in time"):
         slow.go()
+
+
+def test_a_worker_that_runs_alone(tmp_path: Path) -> None:
+    environment = {**os.environ, **caches_in(tmp_path)}
+
+    def run(code: str, seconds: float = 600) -> Any:
+        return run_alone([sys.executable, "-c", HEAD + code], environment, seconds)
+
+    told = "print('x', json.dumps(os.environ['CONVOY_CACHE_DIR']), 'y', file=sys.stderr);print(2)"
+    result, errors = run(told)
+    assert result == 2 and str(tmp_path) in errors
+    with pytest.raises(RuntimeError, match="exit code 1: no such network"):
+        run("print(1); sys.exit('no such network')")
+    with pytest.raises(RuntimeError, match="no result"):
+        run("print('none')")
+    with pytest.raises(RuntimeError, match="not ended within 0 s"):
+        run("time.sleep(3600)", 0.1)
