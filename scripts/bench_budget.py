@@ -156,7 +156,10 @@ def within(
         backend.prepare.return_value = {}
     clock: Callable[[], float] = lambda: each * len(done)  # noqa: E731
     model = MeasuredCost(backends, Device(), known, budget=budget, clock=clock)
-    with mock.patch("convoy.measure.protocol.measure", measure):
+    with (
+        mock.patch("convoy.measure.protocol.measure", measure),
+        mock.patch("convoy.cost.builds_ahead.PATIENCE_S", 60.0),  # nothing is built
+    ):
         model.weigh(dict.fromkeys(times, 1))
         model.prefetch([(workload, list(found)) for workload, found in times.items()])
         measured = {w: model.measurements(w, list(found)) for w, found in times.items()}
