@@ -25,6 +25,11 @@ constexpr Error kInvalidDevice = 101;
 constexpr Error kCaptureUnsupported = 900;
 constexpr Error kCaptureImplicit = 906;
 
+// An edge of a graph: how its second node waits for the first one.
+struct EdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+
 enum DeviceAttribute : int {
   kMultiProcessorCount = 16,
   kMemoryClockRate = 36,
@@ -101,6 +106,11 @@ struct DeviceProperties {
   X(cudaGraphInstantiate, (::convoy::cuda::GraphExec*, ::convoy::cuda::Graph, unsigned long long)) \
   X(cudaGraphLaunch, (::convoy::cuda::GraphExec, ::convoy::cuda::Stream))                          \
   X(cudaGraphCreate, (::convoy::cuda::Graph*, unsigned))                                           \
+  X(cudaGraphGetEdges, (::convoy::cuda::Graph, ::convoy::cuda::GraphNode*,                         \
+                        ::convoy::cuda::GraphNode*, ::convoy::cuda::EdgeData*, size_t*))           \
+  X(cudaGraphRemoveDependencies,                                                                   \
+    (::convoy::cuda::Graph, const ::convoy::cuda::GraphNode*, const ::convoy::cuda::GraphNode*,    \
+     const ::convoy::cuda::EdgeData*, size_t))                                                     \
   X(cudaGraphAddEmptyNode,                                                                         \
     (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph, const ::convoy::cuda::GraphNode*, size_t)) \
   X(cudaGraphAddChildGraphNode, (::convoy::cuda::GraphNode*, ::convoy::cuda::Graph,                \

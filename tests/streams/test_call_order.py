@@ -130,6 +130,26 @@ def check_calls(plan: list, lines: list[str], origin: int = 0) -> dict[int, int]
     return streams
 
 
+def captured_graph(lines: list[str]) -> tuple[int, int, int]:
+    """Nodes of a captured graph, its edges without those that others imply, and these."""
+    latest: dict[str, set[int]] = {}  # of each stream and event what the next node follows
+    before: list[set[int]] = []
+    edges = implied = 0
+    for line in lines:
+        if match := re.match(r"event_record (\d+) stream=(\d+)", line):
+            latest[f"event {match[1]}"] = set(latest.get(match[2], ()))
+        elif match := re.match(r"event_wait (\d+) stream=(\d+)", line):
+            latest.setdefault(match[2], set()).update(latest[f"event {match[1]}"])
+        elif match := re.match(r"captured .* stream=(\d+)", line):
+            follows = latest.get(match[1], set())
+            behind = set().union(*(before[node] for node in follows))
+            edges += len(follows - behind)
+            implied += len(follows & behind)
+            latest[match[1]] = {len(before)}
+            before.append(follows | behind)
+    return len(before), edges, implied
+
+
 def test_eager_calls(fakes) -> None:
     runs = fakes.run_tvm(
         NETWORK
@@ -200,9 +220,41 @@ result([plan(schedule), *runs, bound, calls()])
     assert all(line.startswith(("captured kernel", "event_", "malloc")) for line in inside)
     check_calls(plan, inside, origin)
     assert not launches(captured[:begin] + captured[end:])
+    nodes, edges, _ = captured_graph(inside)
+    assert captured[end + 1] == f"instantiate nodes={nodes} edges={edges}"
     assert captured[-1] == "graph_launch" and replayed == ["graph_launch"]
     assert "end_capture" in bound and bound[-1] == "graph_launch", "another pointer, another graph"
     assert again == ["graph_launch"]
+
+
+def test_a_graph_has_no_edges_that_others_imply(fakes) -> None:
+    """Four forks of two branches: each follows what the side stream has run before anyway."""
+    inside, end = fakes.run_tvm(
+        NETWORK
+        + """
+builder = relax.BlockBuilder()
+x = relax.Var("x", relax.TensorType(SHAPES["x"], "float32"))
+with builder.function("main", [x]):
+    with builder.dataflow():
+        value = x
+        for _ in range(4):
+            left = builder.emit(op.mean(value, axis=[3], keepdims=True))
+            right = builder.emit(op.max(value, axis=[3], keepdims=True))
+            value = builder.emit(op.concat([left, right], axis=3))
+        end = builder.emit_output(value)
+    builder.emit_func_output(end)
+lowered = Lowered.of(builder.get(), tvm.target.Target("nvidia/nvidia-h100", host="llvm"), [])
+program, schedule = schedule_of(lowered, 2)
+executable = link([Part(lowered, program, schedule)])
+session = Session(executable, meta(), tvm.cuda(0)); session.run(); calls(); session.run()
+lines = calls()
+begin = next(i for i, line in enumerate(lines) if line.startswith("begin_capture"))
+result([lines[begin + 1 : lines.index("end_capture")], lines[lines.index("end_capture") + 1]])
+"""
+    )
+    nodes, edges, implied = captured_graph(inside)
+    assert implied
+    assert end == f"instantiate nodes={nodes} edges={edges}"
 
 
 def test_inside_of_the_callers_capture(fakes) -> None:

@@ -15,6 +15,7 @@ from convoy.ir.schedule import Schedule
 from convoy.ir.schedule_parts import Event, Occupancy, Op
 from convoy.ir.workload import Workload
 from convoy.streams import chains, durations
+from convoy.streams.costs import EAGER, GRAPH
 from convoy.streams.dependence import Dependences
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.simulate import linked, simulate
@@ -46,8 +47,8 @@ def test_only_what_follows_an_early_kernel_is_a_link() -> None:
     assert [o.scheduled_us for o in schedule.ops] == [5, 3, 5, 5, 3]
 
 
-def test_an_event_to_wait_for_is_a_full_edge() -> None:
-    """The last op follows an early one on its stream, and waits for another stream as well."""
+def test_links_behind_events() -> None:
+    """In a graph what follows early kernels alone starts early, those of other streams too."""
     ops = [
         op("a", chained=3.0),
         op("b", chained=3.0, depends=(0,)),
@@ -56,11 +57,15 @@ def test_an_event_to_wait_for_is_a_full_edge() -> None:
     ]
     events = [Event(0, 2), Event(2, 3)]
     edges = [(event.record, event.wait) for event in events]
-    assert linked(ops, [0, 0, 1, 0], edges) == [False, True, False, False]
+    assert linked(ops, [0, 0, 1, 0], edges) == [False, True, True, True]
+    assert linked(ops, [0, 0, 1, 0], edges, EAGER) == [False, True, False, False]
     assert linked(ops, [0, 0, 0, 0], ()) == [False, True, True, True]
+    library = [*ops[:2], dataclasses.replace(ops[2], chained_us=None), ops[3]]
+    assert linked(library, [0, 0, 1, 0], edges) == [False, True, False, False]
     start, end, makespan = simulate(ops, events)
-    assert end[1] - start[1] == 3.0 and end[3] - start[3] == 5.0
-    assert makespan == pytest.approx(5 + 2 + 5 + 2 + 5)
+    assert start[2] == start[1] + GRAPH.cross_us
+    assert end[2] - start[2] >= 3.0 and end[3] - start[3] == 3.0
+    assert makespan == start[3] + 3.0 == end[2] + GRAPH.cross_us + 3.0
 
 
 def test_of_two_successors_the_link_stays_in_the_chain() -> None:
@@ -74,11 +79,11 @@ def test_of_two_successors_the_link_stays_in_the_chain() -> None:
 
 
 def test_a_chain_that_pays_stays_on_one_stream() -> None:
-    """Three ops that could run side by side: crossing to another stream takes 2 us, and each is a
-    link of 0.5 us on the first one."""
-    ops = [op(f"k{i}", 5.0, 0.5, depends=(0,) if i else ()) for i in range(4)]
+    """Three ops that could run side by side: crossing to another stream takes longer than all of
+    them as links on the first one."""
+    ops = [op(f"k{i}", 5.0, 0.1, depends=(0,) if i else ()) for i in range(4)]
     assert multi_stream(ops, ()).streams == 1
-    assert multi_stream(ops, ()).makespan_us == pytest.approx(6.5)
+    assert multi_stream(ops, ()).makespan_us == pytest.approx(5.3)
     libraries = [dataclasses.replace(o, chained_us=None) for o in ops]
     assert multi_stream(libraries, ()).streams > 1
 

@@ -16,6 +16,7 @@ from convoy.ir.schedule import Schedule, Trial
 from convoy.ir.schedule_parts import Occupancy, Op
 from convoy.progress import Stages
 from convoy.streams import events
+from convoy.streams.costs import GRAPH
 from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
 from convoy.streams.schedule import check_streams
 from convoy.streams.simulate import Layout, Simulator
@@ -101,7 +102,8 @@ def test_critical_path_goes_first() -> None:
     assert order.index("l0") == 1
     by_name = {o.name: o for o in schedule.ops}
     assert by_name["fork"].stream == by_name["l0"].stream == by_name["l1"].stream
-    assert schedule.makespan_us == pytest.approx(20.0, abs=0.1)
+    beside = 1.5 * 2  # at most, for the short ones
+    assert 20.0 + GRAPH.cross_us <= schedule.makespan_us <= 20.0 + GRAPH.cross_us + beside
 
 
 def test_planning_is_deterministic() -> None:

@@ -13,7 +13,7 @@ from convoy.ir.schedule_parts import ORIGIN, Event, Occupancy, Op
 from convoy.streams.costs import LaunchCosts
 from convoy.streams.dependence import Dependences
 from convoy.streams.planner import multi_stream, single_stream
-from convoy.streams.simulate import simulate
+from convoy.streams.simulate import _TOGETHER, simulate
 
 FREE = LaunchCosts(cross_us=0.0, fork_us=0.0)
 
@@ -33,8 +33,8 @@ def test_bounds(case, streams: int) -> None:
     assert schedule.makespan_us >= max(graph.bottom_levels(durations)) - 0.01
     work = sum(o.duration_us * min(1.0, o.occupancy.waves) for o in schedule.ops)
     assert schedule.makespan_us >= work - 0.01
-    crossings = len(schedule.events) * costs.cross_us
-    assert schedule.makespan_us <= schedule.single_us + crossings + 0.01
+    crossings = len(schedule.events) * max(costs.cross_us, costs.fork_us)
+    assert schedule.makespan_us <= (1 + _TOGETHER) * schedule.single_us + crossings + 0.01
     for i, o in enumerate(schedule.ops):
         assert o.end_us - o.start_us >= o.duration_us - 0.01
         assert all(schedule.ops[d].end_us <= o.start_us + 0.01 for d in o.depends)
@@ -64,7 +64,8 @@ def test_narrower_ops_are_never_slower(case) -> None:
 
 def test_small_ops_overlap_and_large_ones_do_not() -> None:
     events = (Event(ORIGIN, 1), Event(1, ORIGIN))
-    for waves, expected in ((0.5, 10.0), (1.0, 20.0), (7.0, 20.0), (0.75, 15.0)):
+    for waves, slow in ((0.5, 1.0), (1.0, 2.0), (7.0, 2.0), (0.75, 1.5), (0.1, 1.0)):
+        expected = 10 * (slow + _TOGETHER * min(1.0, 2 * min(1.0, waves)))
         pair = [op(10, 0, waves), op(10, 1, waves)]
         assert simulate(pair, events, FREE).makespan_us == pytest.approx(expected)
 
@@ -73,8 +74,9 @@ def test_sharing_lasts_as_long_as_both_run() -> None:
     pair = [op(10, 0, 1.0), op(2, 1, 1.0)]
     start, end, makespan = simulate(pair, (Event(ORIGIN, 1), Event(1, ORIGIN)), FREE)
     assert start == [0.0, 0.0]
-    assert end == pytest.approx([12.0, 4.0])
-    assert makespan == pytest.approx(12.0)
+    shared = 2 * (2 + _TOGETHER)
+    assert end == pytest.approx([shared + 8, shared])
+    assert makespan == pytest.approx(shared + 8)
 
 
 def test_crossing_costs() -> None:
@@ -82,9 +84,28 @@ def test_crossing_costs() -> None:
     chain = [op(2, 0, 0.1), op(3, 1, 0.1)]
     assert simulate(chain, (Event(0, 1), Event(1, ORIGIN)), costs).makespan_us == pytest.approx(8.0)
     roots = [op(2, 0, 0.1), op(3, 1, 0.1)]
+    together = 1.5 * 0.2 * _TOGETHER  # from the fork to the end of the first one
     assert simulate(
         roots, (Event(ORIGIN, 1), Event(1, ORIGIN)), costs
-    ).makespan_us == pytest.approx(5.0)
+    ).makespan_us == pytest.approx(5.0 + together, abs=0.05)
+
+
+def test_each_edge_from_another_stream_costs() -> None:
+    """The last op waits for two streams beside its own; one of them follows the other."""
+    costs = LaunchCosts(cross_us=1.0, fork_us=0.0)
+    ops = [op(2, 0, 0.02), op(2, 1, 0.02), op(2, 2, 0.02), op(2, 0, 0.02)]
+    for events, crossing in (
+        ((Event(0, 1), Event(0, 2), Event(1, 3), Event(2, 3)), 2.0),
+        ((Event(0, 1), Event(1, 2), Event(1, 3), Event(2, 3)), 1.0),
+    ):
+        start, end, _ = simulate(ops, events, costs)
+        assert start[3] == pytest.approx(max(end[:3]) + crossing)
+
+
+def test_a_replay_starts_later() -> None:
+    start, _, makespan = simulate([op(2), op(3)], (), LaunchCosts(start_us=4.5))
+    assert start == [4.5, 6.5]
+    assert makespan == 9.5
 
 
 def test_host_bound_launches_are_spaced() -> None:

@@ -25,7 +25,7 @@ from convoy.placement import explain
 from convoy.placement.placement import Placement
 from convoy.relay.convert import to_relax
 from convoy.report import html, timeline
-from convoy.streams.costs import GRAPH
+from convoy.streams.costs import GRAPH, REPLAY
 from convoy.streams.planner import multi_stream, single_stream
 from convoy.streams.simulate import simulate
 
@@ -107,7 +107,8 @@ def test_every_kernel_of_the_module_is_there_once(placed: Placement) -> None:
 def test_table_summary_and_report_have_the_same_total(placed: Placement) -> None:
     schedule, plan = predict_schedule(placed, 1), placed.plan
     table = explain.table(plan, schedule, most=None)
-    assert len(table.rows) == len(schedule.ops)
+    assert table.rows[0][:3] == ["start of the graph", table.rows[0][1], f"{REPLAY.start_us:.2f}"]
+    assert len(table.rows) == 1 + len(schedule.ops)
     assert sum(float(row[2]) for row in table.rows) == pytest.approx(schedule.total.us, abs=0.1)
     assert f"predicted {schedule.total.us:.0f} us" in explain.summary(plan, schedule)
     assert timeline.predicted(schedule, plan).makespan_us == schedule.total.us

@@ -108,7 +108,11 @@ def _lines(plan: Plan, schedule: Schedule | None) -> list[_Line]:
     if schedule is None:
         return [_line(c.chosen.measurement, c, "", plan, c.linked) for c in choices.values()]
     found = [(op, choices.get(op.symbol)) for op in schedule.ops]
-    return [_line(_measured(op, c), c, op.symbol, plan, op.linked) for op, c in found]
+    lines = [_line(_measured(op, c), c, op.symbol, plan, op.linked) for op, c in found]
+    start_us = min((op.start_us for op in schedule.ops), default=0.0)
+    if plan.objective == "graph" and start_us:
+        lines.insert(0, _Line("start of the graph", start_us, "cuda", ""))
+    return lines
 
 
 def _measured(op: Op, choice: Choice | None) -> Measurement:

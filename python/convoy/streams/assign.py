@@ -74,14 +74,13 @@ class _Streams:
     def _finish(self, op: int, stream: int) -> float:
         """Return the time at which an op would end on a stream, in microseconds from the fork."""
         latest, before = self._latest[stream], self._before[op]
-        crossing = [self.stream_of[earlier] != stream for earlier in before]
-        times = [
-            self._end[earlier] + self._costs.cross_us * crosses
-            for earlier, crosses in zip(before, crossing, strict=True)
-        ]
-        free = 0.0 if latest is None else self._end[latest]
-        fork = self._costs.fork_us if stream and not times and latest is None else 0.0
-        linked = latest is not None and self._ops[latest].early and not any(crossing)
-        chained = self._ops[op].chained_us if linked else None
-        duration = self._ops[op].duration_us if chained is None else chained
-        return max(free, fork, *times) + duration
+        own, costs = self._ops[op], self._costs
+        crossing = [earlier for earlier in before if self.stream_of[earlier] != stream]
+        follows = [*before, *([] if latest is None else [latest])]
+        early = follows and all(self._ops[earlier].early for earlier in follows)
+        linked = early and (costs.early_events or not crossing)
+        chained = own.chained_us if linked else None
+        ready = max((self._end[earlier] for earlier in follows), default=0.0)
+        fork = costs.fork_us if stream and not follows else 0.0
+        delay = costs.cross_us * len(crossing)
+        return max(fork, ready + delay) + (own.duration_us if chained is None else chained)

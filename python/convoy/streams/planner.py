@@ -109,7 +109,7 @@ def retime(schedule: Schedule, ops: Sequence[Op]) -> Schedule:
     ]
     timed, makespan = _timed(changed, schedule.events, GRAPH)
     return dataclasses.replace(
-        schedule, ops=timed, makespan_us=makespan, single_us=_one_after_another_us(timed)
+        schedule, ops=timed, makespan_us=makespan, single_us=_one_after_another_us(timed, GRAPH)
     )
 
 
@@ -155,7 +155,7 @@ def _finish(
         events=found,
         memory=memory.plan(moved, before, alone),
         makespan_us=makespan,
-        single_us=_one_after_another_us(timed),
+        single_us=_one_after_another_us(timed, costs),
     )
 
 
@@ -164,7 +164,8 @@ def _timed(
 ) -> tuple[tuple[Op, ...], float]:
     """Ops in launch order with their predicted times and links of chains, and the makespan."""
     start, end, makespan = simulate(ops, found, costs)
-    links = linked(ops, [op.stream for op in ops], [(e.record, e.wait) for e in found])
+    edges = [(event.record, event.wait) for event in found]
+    links = linked(ops, [op.stream for op in ops], edges, costs)
     timed = tuple(
         dataclasses.replace(
             op, start_us=round(start[i], 3), end_us=round(end[i], 3), linked=links[i]
@@ -174,8 +175,8 @@ def _timed(
     return timed, round(makespan, 3)
 
 
-def _one_after_another_us(ops: Sequence[Op]) -> float:
+def _one_after_another_us(ops: Sequence[Op], costs: LaunchCosts) -> float:
     """Time of ops on one stream, in launch order."""
     links = linked(ops, [0] * len(ops), ())
     alone = (dataclasses.replace(op, linked=link) for op, link in zip(ops, links, strict=True))
-    return round(sum(op.scheduled_us for op in alone), 3)
+    return round(costs.start_us + sum(op.scheduled_us for op in alone), 3)

@@ -34,6 +34,7 @@ struct Copy {
 
 struct Graph {
   std::vector<std::function<void()>> nodes;
+  std::set<std::pair<size_t, size_t>> edges;  // of those that are captured; nodes count from 1
   std::vector<std::shared_ptr<UserObject>> kept;
 };
 
@@ -51,11 +52,12 @@ struct Capture {
 
 // What a stream has seen of the others during a capture: of each its latest work.
 using Seen = std::map<Stream*, long>;
+using Nodes = std::set<size_t>;
 
 struct Stream {
   int number;
   Capture* capture = nullptr;
-  void* last = nullptr;  // node of the graph under capture
+  Nodes last;  // of the graph under capture: those that the next one follows
   Seen seen;
 };
 
@@ -65,6 +67,7 @@ struct Event {
   int number = next_event++;
   Capture* capture = nullptr;
   Stream* stream = nullptr;
+  Nodes last;
   Seen seen;
   std::chrono::steady_clock::time_point time;
 };
@@ -111,7 +114,10 @@ int Enqueue(void* handle, const std::string& what, std::function<void()> work) {
   if (!captures.count(stream->capture)) stream->capture = nullptr;  // has ended
   if (stream->capture) {
     if (!stream->capture->valid) return kInvalidated;
-    stream->capture->graph->nodes.push_back(std::move(work));
+    Graph& graph = *stream->capture->graph;
+    graph.nodes.push_back(std::move(work));
+    for (size_t node : stream->last) graph.edges.emplace(node, graph.nodes.size());
+    stream->last = {graph.nodes.size()};
     stream->seen[stream] = ++stream->capture->work;
     stream->capture->latest[stream] = stream->capture->work;
     Record("captured " + what + " stream=" + std::to_string(stream->number));
@@ -261,6 +267,7 @@ API int cudaStreamBeginCapture(void* handle, int mode) {
   if (stream == &null_stream || stream->capture) return kUnsupported;
   stream->capture = new Capture{next_capture++, mode, ThisThread(), stream};
   stream->seen.clear();
+  stream->last.clear();
   captures.insert(stream->capture);
   Record("begin_capture stream=" + std::to_string(stream->number));
   return kSuccess;
@@ -294,21 +301,47 @@ API int cudaStreamGetCaptureInfo(void* handle, int* status, unsigned long long* 
   *status = stream->capture->valid ? 1 : 2;
   *id = stream->capture->id;
   *graph = &stream->capture->graph;
-  if (predecessors) *predecessors = &stream->last, *count = stream->seen.empty() ? 0 : 1;
+  static thread_local std::vector<void*> handles;
+  handles.clear();
+  for (size_t node : stream->last) handles.push_back(reinterpret_cast<void*>(node));
+  if (predecessors) *predecessors = handles.data(), *count = handles.size();
   return kSuccess;
 }
-API int cudaGraphAddEmptyNode(void** node, void* graph, void* const*, size_t) {
+API int cudaGraphAddEmptyNode(void** node, void* handle, void* const* before, size_t count) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
-  auto& nodes = (*static_cast<std::shared_ptr<Graph>*>(graph))->nodes;
-  nodes.push_back([] {});
-  *node = reinterpret_cast<void*>(nodes.size());
+  Graph& graph = **static_cast<std::shared_ptr<Graph>*>(handle);
+  graph.nodes.push_back([] {});
+  for (size_t i = 0; i < count; ++i)
+    graph.edges.emplace(reinterpret_cast<size_t>(before[i]), graph.nodes.size());
+  *node = reinterpret_cast<void*>(graph.nodes.size());
+  return kSuccess;
+}
+API int cudaGraphGetEdges(void* handle, void** from, void** to, void*, size_t* count) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  const Graph& graph = **static_cast<std::shared_ptr<Graph>*>(handle);
+  *count = graph.edges.size();
+  if (from == nullptr) return kSuccess;
+  for (auto [source, target] : graph.edges) {
+    *from++ = reinterpret_cast<void*>(source);
+    *to++ = reinterpret_cast<void*>(target);
+  }
+  return kSuccess;
+}
+API int cudaGraphRemoveDependencies(void* handle, void* const* from, void* const* to, const void*,
+                                    size_t count) {
+  std::lock_guard<std::recursive_mutex> lock(mutex);
+  Graph& graph = **static_cast<std::shared_ptr<Graph>*>(handle);
+  for (size_t i = 0; i < count; ++i) {
+    auto edge = std::pair(reinterpret_cast<size_t>(from[i]), reinterpret_cast<size_t>(to[i]));
+    if (!graph.edges.erase(edge)) return kInvalidValue;
+  }
   return kSuccess;
 }
 API int cudaStreamUpdateCaptureDependencies(void* handle, void** nodes, const void*, size_t,
                                             unsigned) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   Stream* stream = Get(handle);
-  stream->last = *nodes;
+  stream->last = {reinterpret_cast<size_t>(*nodes)};
   stream->seen[stream] = stream->capture->latest[stream] = ++stream->capture->work;
   Record("captured empty stream=" + std::to_string(stream->number));
   return kSuccess;
@@ -328,6 +361,7 @@ API int cudaEventRecord(void* handle, void* stream_handle) {
   if (!captures.count(event->stream->capture)) event->stream->capture = nullptr;
   event->capture = event->stream->capture;
   event->seen = event->stream->seen;
+  event->last = event->stream->last;
   Record("event_record " + std::to_string(event->number) +
          " stream=" + std::to_string(event->stream->number));
   event->time = std::chrono::steady_clock::now();
@@ -356,17 +390,22 @@ API int cudaStreamWaitEvent(void* handle, void* event_handle, unsigned) {
     if (stream->capture != event->capture) {
       stream->capture = event->capture;
       stream->seen.clear();
+      stream->last.clear();
       stream->capture->latest[stream] = ++stream->capture->work;  // in the capture from now on
       stream->seen[stream] = stream->capture->work;
     }
     for (auto [other, work] : event->seen)
       stream->seen[other] = std::max(stream->seen[other], work);
+    stream->last.insert(event->last.begin(), event->last.end());
   }
   return kSuccess;
 }
 
 API int cudaGraphInstantiate(void** exec, void* graph, unsigned long long) {
   std::lock_guard<std::recursive_mutex> lock(mutex);
+  const Graph& instantiated = **static_cast<std::shared_ptr<Graph>*>(graph);
+  Record("instantiate nodes=" + std::to_string(instantiated.nodes.size()) +
+         " edges=" + std::to_string(instantiated.edges.size()));
   *exec = new std::shared_ptr<Graph>(*static_cast<std::shared_ptr<Graph>*>(graph));
   return kSuccess;
 }
