@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ CONVOLUTIONS: list[dict[str, Any]] = [
     {"padding": (1, 1, 1, 1), "epilogue": Epilogue(bias=True, activation="relu")},
     {"stride": (2, 2), "padding": (1, 1, 1, 1), "c": 136, "k": 72},
     {"r": 1, "s": 1, "c": 512, "k": 128},
+    {"r": 1, "s": 1, "c": 64, "k": 256},
     {"r": 1, "s": 1, "c": 2048, "k": 64, "h": 7, "w": 7},
     {"padding": (1, 1, 1, 1), "c": 33, "k": 36},
     {"padding": (2, 1, 0, 1), "c": 136, "k": 200},
@@ -55,11 +56,16 @@ CONVOLUTIONS: list[dict[str, Any]] = [
 def workloads() -> Iterator[Workload]:
     from tests.attention import cases as attention
     from tests.depthwise import cases as depthwise
+    from tests.sm90 import bottleneck_cases, expansion_cases, squeeze_excite_cases, stem_cases
 
     for op in ("fprop", "dgrad", "wgrad"):
         for change in CONVOLUTIONS:
             if op == "fprop" or "epilogue" not in change:
                 yield Workload(op, **BASE | change)
+    for cases in (bottleneck_cases.taken_cases, expansion_cases.taken_cases):
+        yield from (w for w in cases(30, 13) if w.flops < 1e8)
+    for cases in (squeeze_excite_cases.taken_cases, stem_cases.cases):
+        yield from (w for w in cases(30, 14) if w.flops < 1e8)
     for dtype in ("float16", "bfloat16"):
         yield from (w for w in depthwise.cases(40, 11, (dtype,)) if w.flops < 3e7)
         yield from (w for w in depthwise.grouped_cases(20, 12, (dtype,)) if w.flops < 1e8)
@@ -70,8 +76,11 @@ def workloads() -> Iterator[Workload]:
         yield attention.workload(1, 2, 1, 300, 64, dtype=dtype)
 
 
-def chosen(device: Device, most: int) -> Iterator[tuple[Any, Workload, Candidate]]:
-    """Kernels of each family and direction; others only of a family without compiled ones."""
+def chosen(
+    device: Device, most: int, families: Sequence[str] = ()
+) -> Iterator[tuple[Any, Workload, Candidate]]:
+    """Kernels of each family and direction, or of some families; others than compiled ones only of
+    a family without any."""
     backends = {name: registry.get(name) for name in BACKENDS}
     seen: collections.Counter[str] = collections.Counter()
     used: set[tuple[str, str]] = set()
@@ -82,6 +91,8 @@ def chosen(device: Device, most: int) -> Iterator[tuple[Any, Workload, Candidate
                 (found,) = backend.propose_all([workload], device, compiled)
                 for candidate in found if isinstance(found, (list, tuple)) else ():
                     kind = kind_of(workload, candidate)
+                    if families and kind.split()[0] not in families:
+                        continue
                     keys = {(kind, candidate.kernel), (kind, workload.key)}
                     limit = most if compiled else 1
                     if (not compiled and kind in had) or seen[kind] >= limit or keys & used:
@@ -110,14 +121,14 @@ def prepare(most: int) -> int:
     return len(failed)
 
 
-def kernels(most: int, part: int, parts: int) -> int:
+def kernels(most: int, families: Sequence[str], part: int, parts: int) -> int:
     """Launch those of one part of ``parts``; returns how many are wrong."""
     from convoy.measure.problem import error_of, make_problem, tolerance
     from convoy.runtime import current_device
 
     device = current_device()
     wrong, done = 0, collections.Counter()
-    for backend, workload, candidate in list(chosen(device, most))[part::parts]:
+    for backend, workload, candidate in list(chosen(device, most, families))[part::parts]:
         done[kind_of(workload, candidate)] += 1
         problem = make_problem(workload, np.random.default_rng(1))
         try:
@@ -185,6 +196,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("kernels").add_argument
     add("--most", type=int, default=3, help="of each family and direction")
+    add("--families", nargs="+", default=(), help="of kernels: image_conv, bottleneck, ...")
     add("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every Nth from I")
     add("--prepare", action="store_true", help="only compile those that do not ship")
     command = commands.add_parser("build")
@@ -195,7 +207,7 @@ def main() -> int:
     if options.command == "kernels":
         if options.prepare:
             return bool(prepare(options.most))
-        return bool(kernels(options.most, *options.part))
+        return bool(kernels(options.most, options.families, *options.part))
     if options.command == "build":
         return build(options.folder, options.networks)
     return bool(networks(options.folder))

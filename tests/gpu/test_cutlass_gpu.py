@@ -224,6 +224,7 @@ class Problem:
                 values = torch.rand(shape, generator=generator, device="cuda") * 2 - 1
                 self.tensors[name] = values.to(kind)
         self.expected = self._reference()
+        torch.cuda.synchronize()  # kernels run, and are compared, on a stream of their own
 
     def _reference(self) -> list[Any]:
         torch, w = self.torch, self.workload
