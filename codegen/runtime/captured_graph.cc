@@ -33,8 +33,8 @@ class Capturing {
 };
 
 // Removes the edges that others imply: a kernel on a side stream follows the last one there and the
-// event that it waits for, which often is behind that one. Each edge beyond the first delays a node
-// by 0.5 us (H200, CUDA 13). Kernels with programmatic edges wait for their predecessors
+// event that it waits for, which often is behind that one. Each such edge takes 0 to 1 us (H200,
+// CUDA 13.0; docs/lab/streams.md). Kernels with programmatic edges wait for their predecessors
 // before they end, so that a path of such edges is as good as a full one.
 void RemoveImpliedEdges(cuda::Graph graph) {
   size_t count = 0;
