@@ -57,6 +57,12 @@ UNARY = {
     "max": (lambda x: op.max(x, axis=1), lambda x: x.max(1)),
     "min": (lambda x: op.min(x, axis=[-1, 0], keepdims=True), lambda x: x.min((0, 2), keepdims=1)),
     "max of all": (op.max, lambda x: x.max()),
+    "argmax": (lambda x: op.argmax(x, 1), lambda x: x.argmax(1)),
+    "argmin": (lambda x: op.argmin(x, -1, True), lambda x: x.argmin(-1, keepdims=True)),
+    "argmax of all": (op.argmax, lambda x: x.argmax()),
+    "sort": (lambda x: op.sort(x, 1), lambda x: np.sort(x, 1)),
+    "argsort": (lambda x: op.argsort(x, 0), lambda x: np.argsort(x, 0, kind="stable")),
+    "topk": (lambda x: op.topk(x, 3, 1, "values"), lambda x: np.sort(x, 1)[:, :-4:-1]),
 }
 
 

@@ -11,8 +11,10 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import (
+    as_numpy,
     dtype_of,
     ints,
+    is_const,
     is_tensor,
     make_const,
     op_name,
@@ -38,6 +40,8 @@ _DEVIATIONS = relax_ops("variance std")
 _SMS, _LONG = 132, 1 << 15
 #: Over one element they are element-wise, and fused as such.
 _NORMS = relax_ops("nn.layer_norm nn.softmax")
+#: TVM folds a number over zero, which it refuses.
+_QUOTIENTS = relax_ops("divide floor_divide")
 #: TVM expects indices of all other axes than that of the scatter.
 _SCATTERS = relax_ops("scatter_elements")
 #: Of one block for each row.
@@ -53,6 +57,7 @@ class Decompose(Rewriter):
         | _ORDERS
         | _DEVIATIONS
         | _NORMS
+        | _QUOTIENTS
         | _SCATTERS
         | _SOFTMAX
         | OF_BOOLS.keys()
@@ -79,6 +84,9 @@ class Decompose(Rewriter):
             return self._softmax(call, name == "relax.nn.log_softmax")
         if name == "relax.split":
             return self._split(call, old)
+        if name in _QUOTIENTS:  # an infinity, or NaN of zero
+            infinite = np.copysign(np.inf, as_numpy(call.args[1]).astype("float32"))
+            return op.multiply(call.args[0], make_const(infinite, dtype_of(call)))
         if name in _SCATTERS:
             return self._scatter(call, old)
         if name in _ORDERS:
@@ -196,6 +204,9 @@ def _concerned(call: relax.Call) -> bool:
         return on_gpu() and (_is_of_one_element(call) or _has_long_rows(call))
     if name in _DEVIATIONS:
         return on_gpu() and _is_long(call)
+    if name in _QUOTIENTS:
+        x, divisor = call.args
+        return is_const(divisor) and "float" in dtype_of(x) and not as_numpy(divisor).any()
     if name in _SCATTERS:
         return bool(_uncovered(call))
     if name in _ORDERS and dtype_of(call.args[0]) == "bfloat16":

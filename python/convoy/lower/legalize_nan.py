@@ -1,7 +1,7 @@
-"""relu, clip, maximum, minimum, max, min and max pooling as loops that keep NaN.
+"""relu, clip, maximum, minimum, max, min, argmax, argmin and max pooling as loops that keep NaN.
 
-PyTorch and ONNX keep a NaN. Relay's networks (:data:`IGNORES_NAN`) keep TVM's legalizations, which
-mostly drop it.
+PyTorch and ONNX keep a NaN, which is unequal to all numbers and to itself. Relay's networks
+(:data:`IGNORES_NAN`) keep TVM's legalizations, which mostly drop it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import tvm
 from tvm import relax, te, tirx, topi
 
 from ..graph.expr import dtype_of, ints, rank_of, shape_of
+from ..graph.target import on_gpu
 from ..ir.names import IGNORES_NAN
-from ..tir.keep_nan import larger, largest, lowest, smaller, smallest
+from ..tir.keep_nan import highest, larger, largest, lowest, smaller, smallest
 from .default import FUSABLE, default_legalize
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -31,8 +32,14 @@ def legalizations() -> dict[str, Legalize]:
         "relax.clip": _of_floats(_clip),
         "relax.maximum": _of_floats(_pairwise(larger, "maximum")),
         "relax.minimum": _of_floats(_pairwise(smaller, "minimum")),
+        "relax.logical_not": _not,
+        "relax.bitwise_not": _not,
+        "relax.equal": _of_floats(_equal),
+        "relax.not_equal": _of_floats(_pairwise(_unequal, "not_equal")),
         "relax.max": _of_floats(_reduction(largest, "max")),
         "relax.min": _of_floats(_reduction(smallest, "min")),
+        "relax.argmax": _of_floats(_place("argmax")),
+        "relax.argmin": _of_floats(_place("argmin")),
         "relax.nn.max_pool1d": _max_pool,
         "relax.nn.max_pool2d": _max_pool,
         "relax.nn.max_pool3d": _max_pool,
@@ -41,7 +48,7 @@ def legalizations() -> dict[str, Legalize]:
 
 def _of_floats(legalize: Legalize) -> Legalize:
     def chosen(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        floats = dtype_of(call).startswith(("float", "bfloat"))
+        floats = dtype_of(call.args[0]).startswith(("float", "bfloat"))
         return (legalize if floats else default_legalize)(bb, call)
 
     return chosen
@@ -54,6 +61,18 @@ def _relu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return te.compute(x.shape, lambda *i: larger(x(*i), zero), name="relu")
 
     return bb.call_te(relu, call.args[0], primfunc_name_hint="relu")
+
+
+def _not(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """A selection: TVM takes ``not (a < b)`` for ``a >= b``, which is false where either is NaN."""
+    if dtype_of(call.args[0]) != "bool":
+        return default_legalize(bb, call)
+    no, yes = (tirx.const(value, "bool") for value in (False, True))
+
+    def opposite(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *i: tirx.Select(x(*i), no, yes), name="logical_not")
+
+    return bb.call_te(opposite, call.args[0], primfunc_name_hint="logical_not")
 
 
 def _clip(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -83,6 +102,28 @@ def _pairwise(choose: Callable[[tirx.Expr, tirx.Expr], tirx.Expr], name: str) ->
     return legalize
 
 
+def _equal(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """TVM takes ``x == x`` for true, which it is not where x is NaN."""
+    x, other = call.args
+    if not x.same_as(other):
+        return default_legalize(bb, call)
+    no, yes = (tirx.const(value, "bool") for value in (False, True))
+
+    def equal(x: te.Tensor) -> te.Tensor:
+        wide = "float64" if str(x.dtype) == "float64" else "float32"
+        return te.compute(
+            x.shape, lambda *i: tirx.Select(tirx.isnan(x(*i).astype(wide)), no, yes), name="equal"
+        )
+
+    return bb.call_te(equal, x, primfunc_name_hint="equal")
+
+
+def _unequal(a: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
+    """LLVM's comparison is false where either is NaN."""
+    wide = [x.astype("float32") if str(x.ty.dtype) == "bfloat16" else x for x in (a, b)]
+    return a != b if on_gpu() else tirx.any(a != b, *map(tirx.isnan, wide))
+
+
 def _reduction(reduce: te.CommReducer, name: str) -> Legalize:
     def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         rank, shape = rank_of(call.args[0]), shape_of(call)
@@ -102,6 +143,31 @@ def _reduction(reduce: te.CommReducer, name: str) -> Legalize:
                 return reduce(x(*rest), axis=reduced)
 
             return te.compute(shape, element, name=name)
+
+        return bb.call_te(compute, call.args[0], primfunc_name_hint=name)
+
+    return legalize
+
+
+def _place(name: str) -> Legalize:
+    """The first place of NaN, or of the extreme: of numbers in the same order among which NaN is
+    infinite, and what is infinite the most of float32."""
+
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        wide = "float64" if dtype_of(call.args[0]) == "float64" else "float32"
+        bound, infinite, limit = (
+            (te.min, highest(wide), te.max_value(wide))
+            if name == "argmax"
+            else (te.max, lowest(wide), te.min_value(wide))
+        )
+
+        def compute(x: te.Tensor) -> te.Tensor:
+            def key(*i: tirx.Expr) -> tirx.Expr:
+                value = x(*i).astype(wide)
+                return tirx.Select(tirx.isnan(value), infinite, bound(value, limit))
+
+            keys = te.compute(x.shape, key, name="keys")
+            return getattr(topi, name)(keys, call.attrs.axis, bool(call.attrs.keepdims))
 
         return bb.call_te(compute, call.args[0], primfunc_name_hint=name)
 

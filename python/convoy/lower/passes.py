@@ -29,6 +29,7 @@ from .legalize_nan import keeps_nan
 from .long_norms import LongNorms
 from .movements import fuse_movements
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
+from .order_nan import OrderNan
 from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
@@ -67,6 +68,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
     :func:`legalize_ops`."""
     return [
         Decompose(),  # operators that TVM cannot compile, into others
+        *([OrderNan()] if keep_nan else []),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
