@@ -69,6 +69,36 @@ def test_sequences(keras: Any) -> None:
     check(keras, model, RNG.integers(0, 9, (2, 6)).astype("int32"))
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_operations_on_tensors(keras: Any, layout: str) -> None:
+    layers = keras.layers
+    inputs = layers.Input((6, 5, 3))
+    x = layers.Conv2D(4, 3, padding="same")(inputs)
+    gate = layers.ReLU(6.0)(x + 3.0) / 6
+    scale = layers.Dense(4)(layers.GlobalAveragePooling2D(keepdims=True)(x))
+    x = 1 - x * gate * scale - layers.GlobalMaxPooling2D()(x)
+    check(keras, keras.Model(inputs, x), RNG.normal(size=(1, 6, 5, 3)).astype("float32"), layout)
+    numbers = layers.Input((3,), dtype="int32")
+    check(keras, keras.Model(numbers, numbers / 2), np.array([[1, -2, 3]], "int32"))
+    with pytest.raises(UnsupportedOp, match="operation without a converter: Sin"):
+        relay.frontend.from_keras(keras.Model(inputs, keras.ops.sin(inputs)))
+
+
+@pytest.mark.parametrize("kernel", [2, 3, 5])
+@pytest.mark.parametrize("strides", [2, 3])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_output_padding(keras: Any, padding: str, strides: int, kernel: int) -> None:
+    layers, inputs = keras.layers, keras.layers.Input((5, 2))
+    results = [
+        layers.Conv1DTranspose(3, kernel, strides=strides, padding=padding, output_padding=more)(
+            inputs
+        )
+        for more in (None, *range(strides))
+    ]
+    x = RNG.normal(size=(1, 5, 2)).astype("float32")
+    check(keras, keras.Model(inputs, results), x, "NHWC")
+
+
 def test_mistakes_are_named(keras: Any) -> None:
     class Own(keras.layers.Layer):  # type: ignore[misc, name-defined]
         def call(self, x: Any) -> Any:

@@ -83,18 +83,9 @@ def _positions(call: Call, indices: Value, axes: tuple[int, ...]) -> Value:
 
 @converter("Scatter", "ScatterElements")
 def scatter_elements(call: Call) -> Value:
-    """Convert indices that cover less than the data to positions in the flattened data."""
-    axis, sizes, shape = call.axis(0), call.shape(), call.shape(1)
-    indices = _from_front(call, call.value(1), np.array(sizes[axis]))
-    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    grid = sum(
-        np.arange(d).reshape([-1 if k == i else 1 for k in range(len(shape))]) * strides[i]
-        for i, d in enumerate(shape)
-        if i != axis
-    )
-    offset = np.broadcast_to(grid, shape).astype("int64")
-    positions = call.do("Add", call.do("Mul", indices, np.array(strides[axis])), offset)
-    return _scatter(call, call.reshape(positions, (-1,)), (-1,), sizes)
+    axis = call.axis(0)
+    indices = _from_front(call, call.value(1), np.array(call.shape()[axis]))
+    return _scatter(call, call.value(0), indices, call.value(2), axis)
 
 
 @converter("ScatterND")
@@ -106,27 +97,21 @@ def scatter_nd(call: Call) -> Value:
     if rest != 1:
         positions = call.do("Mul", call.reshape(positions, (-1, 1)), np.array(rest))
         positions = call.reshape(call.do("Add", positions, np.arange(rest)), (-1,))
-    return _scatter(call, positions, (-1,), sizes)
+    data, updates = (call.reshape(call.value(i), (-1,)) for i in (0, 2))
+    return call.reshape(_scatter(call, data, positions, updates, 0), sizes)
 
 
-def _scatter(call: Call, positions: Value, flat: tuple[int, ...], sizes: tuple[int, ...]) -> Value:
-    """Scatter into the flattened data."""
+def _scatter(call: Call, data: Value, places: Value, updates: Value, axis: int) -> Value:
+    if 0 in call.shape(2):
+        return data
     reduction = call.attrs.get("reduction", "none")
     dtype = call.dtype()
-    data, updates = call.value(0), call.value(2)
     if dtype == "bool":
         data, updates = call.cast(data, "int8"), call.cast(updates, "int8")
-    if 0 in call.shape(2):
-        return call.inputs[0]
+    how = "update" if reduction == "none" else reduction
     result = call.make(
-        "scatter_elements",
-        call.reshape(data, flat),
-        positions,
-        call.reshape(updates, flat),
-        0,
-        "update" if reduction == "none" else reduction,
+        "scatter_elements", call.expr(data), call.expr(places), call.expr(updates), axis, how
     )
-    result = call.reshape(result, sizes)
     return call.do("Cast", result, to=9) if dtype == "bool" else result
 
 

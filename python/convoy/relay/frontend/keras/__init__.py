@@ -101,8 +101,8 @@ class _Walk:
                     f"input '{name}' of shape {tuple(own)}", "sizes", "Pass shape={name: (...)}"
                 )
             shape = [own[0], own[-1], *own[1:-1]] if image else own
-        dtype = getattr(tensor.dtype, "name", str(tensor.dtype))
-        self.inputs.append(var(name, shape=tuple(int(d) for d in shape), dtype=dtype))
+        sizes = tuple(int(d) for d in shape)
+        self.inputs.append(var(name, shape=sizes, dtype=_dtype_of(tensor)))
         return Tensor(self.inputs[-1], image)
 
     def _tensor(self, wanted: Any, known: dict[int, Tensor]) -> Tensor:
@@ -119,7 +119,11 @@ class _Walk:
             if missing := [t for t in inputs if id(t) not in known]:
                 stack.extend(missing)
                 continue
-            results = self._layer(layer, [known[id(t)] for t in inputs], _keywords(node))
+            if hasattr(layer, "get_weights"):
+                results = self._layer(layer, [known[id(t)] for t in inputs], _keywords(node))
+            else:
+                operands = [known.get(id(value), value) for value in node.arguments.args]
+                results = [shape.operation(type(layer).__name__, operands, _dtype_of(tensor))]
             outputs = _outputs_of(node)
             known.update((id(t), r) for t, r in zip(outputs, results, strict=False))
         return known[id(wanted)]
@@ -139,6 +143,10 @@ class _Walk:
         results = result if isinstance(result, list) else [result]
         mark([tensor.expr for tensor in results], layer.name)
         return results
+
+
+def _dtype_of(tensor: Any) -> str:
+    return getattr(tensor.dtype, "name", str(tensor.dtype))
 
 
 def _inputs_of(node: Any) -> list[Any]:

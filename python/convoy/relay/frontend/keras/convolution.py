@@ -115,19 +115,19 @@ def transposed(layer: Layer) -> Tensor:
     dilation = spread(layer.config.get("dilation_rate", 1), axes)
     more = layer.config.get("output_padding")
     extents = [(k - 1) * d + 1 for k, d in zip(kernel.shape[:axes], dilation, strict=True)]
-    out_pad = [max(0, s - e) for s, e in zip(strides, extents, strict=True)]
-    before, after = [0] * axes, [0] * axes
-    if layer.config["padding"] == "same":
-        totals = [max(0, e - s) for e, s in zip(extents, strides, strict=True)]
-        if more is not None:
-            given = spread(more, axes)
-            before = after = [e // 2 for e in extents]
-            out_pad = given
-        else:
-            before = [t // 2 for t in totals]
-            after = [t - b for t, b in zip(totals, before, strict=True)]
-    elif more is not None:
-        out_pad = spread(more, axes)
+    given = None if more is None else spread(more, axes)
+    if layer.config["padding"] == "same":  # what is cut off at both ends, more at the second one
+        sizes = (
+            strides if given is None else [e % 2 + m for e, m in zip(extents, given, strict=True)]
+        )
+        totals = [e - s for e, s in zip(extents, sizes, strict=True)]
+        before = [max(0, t // 2) for t in totals]
+        rest = [t - b for t, b in zip(totals, before, strict=True)]
+    else:
+        before = [0] * axes
+        more = [max(0, s - e) for s, e in zip(strides, extents, strict=True)]
+        rest = [-m for m in given or more]
+    after, out_pad = [max(0, r) for r in rest], [max(0, -r) for r in rest]
     weight = layer.param("weight", kernel.transpose(axes + 1, axes, *range(axes)))
     result = conv_transpose(
         layer.x.channels_first(), weight, None, strides, before + after, dilation, 1, out_pad

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from convoy.errors import UnsupportedOp
 from convoy.relay.ast import Expr
 from convoy.relay.frontend.common import (
     cast,
@@ -15,6 +17,7 @@ from convoy.relay.frontend.common import (
     infer_shape,
     rank,
     reshape,
+    scalar,
     scalar_like,
     transpose,
     unsqueeze,
@@ -57,6 +60,12 @@ _MERGES: dict[str, Any] = {
 }  # fmt: skip
 
 
+_OPERATIONS: dict[str, Callable[..., Expr]] = {
+    "Add": R.add, "Subtract": R.subtract, "Multiply": R.multiply, "Maximum": R.maximum,
+    "Minimum": R.minimum, "TrueDivide": R.divide, "Divide": R.divide, "Negative": R.negative,
+}  # fmt: skip
+
+
 @convert(*_MERGES)
 def merge(layer: Layer) -> Tensor:
     """Merge tensors elementwise."""
@@ -66,6 +75,32 @@ def merge(layer: Layer) -> Tensor:
     if layer.name == "Average":
         result = R.divide(result, scalar_like(len(parts), result))
     return Tensor(result, first)
+
+
+def operation(name: str, operands: Sequence[Any], dtype: str) -> Tensor:
+    """Convert an operation that is no layer, such as `x + 3`, of tensors and numbers to `dtype`.
+
+    Raises:
+        UnsupportedOp: Another operation, or other operands.
+    """
+    tensors = [one for one in operands if isinstance(one, Tensor)]
+    known = all(isinstance(one, Tensor | int | float) for one in operands)
+    if name not in _OPERATIONS or not known:
+        raise UnsupportedOp(
+            f"Keras operation without a converter: {name}",
+            f"{', '.join(sorted(_OPERATIONS))} of tensors and numbers, or a layer",
+            "Export the model to ONNX (model.export) and use from_onnx",
+        )
+    first = all(t.first for t in tensors) and len({len(t.shape) for t in tensors}) == 1
+    parts = [
+        cast(one.expr if first else one.last(), dtype)
+        if isinstance(one, Tensor)
+        else scalar(one, dtype)
+        for one in operands
+    ]
+    result = Tensor(_OPERATIONS[name](*parts), first)
+    images = any(t.first for t in tensors)
+    return Tensor(result.channels_first(), True) if images else result
 
 
 @convert("Concatenate")
