@@ -282,8 +282,6 @@ def test_what_cannot_be_compiled() -> None:
         (nn.Dropout(0.5).train(), x, errors.UnsupportedOp, r"random numbers.*eval\(\)"),
         (lambda v: v if v.sum() > 0 else -v, x, errors.UnsupportedOp, "torch.compile"),
         (lambda v: torch.linalg.qr(v)[0], x, errors.UnsupportedOp, "linalg_qr"),
-        (lambda v: nn.functional.adaptive_max_pool2d(v, 2, return_indices=True), x,
-         errors.UnsupportedOp, "indices"),
         (nn.Conv2d(3, 4, 1).double(), x.double(), errors.UnsupportedDtype, "float64"),
         (nn.Conv2d(3, 4, 1).half(), (x.half(), x), errors.InvalidOption, "example inputs"),
     ]  # fmt: skip

@@ -33,6 +33,22 @@ def written(x: Any) -> tuple[Any, ...]:
     return y, z, w
 
 
+def odd(x: Any) -> Any:
+    """`ODD` as a value that depends on an input: constants are computed by PyTorch."""
+    return ODD + 0 * x[0, 0, 0]
+
+
+def placed(x: Any) -> tuple[Any, ...]:
+    """Assignments at places where a mask is set."""
+    y, z, w = x.clone(), x.clone(), x.clone()
+    y[torch.where(x > 0)] = 0.25
+    rows = (x[:, 0, 0] > -9).nonzero().squeeze(1)
+    z[rows] = x[rows] + 1
+    first, second = (x[:, :, 0] > 0).nonzero(as_tuple=True)
+    w[first, second] = w[first, second].exp()
+    return y, z, w
+
+
 def emptied(x: Any) -> Any:
     """Assignments to slices of which some are empty, as of windows that are not shifted."""
     y = x.clone()
@@ -58,6 +74,45 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.addbmm(x[0, :, :4], x, x.mT, beta=0.5, alpha=2),
         torch.copysign(x, x.flip(0)), x.copysign(-1), (x * 9).int().copysign(-2.0),
     ),
+    "masked sums": lambda x: (
+        x[x > 0].sum(), x[x > 0].mean(), x[x > 9].mean(), x[x[..., 0] > 0].amax(0, keepdim=True),
+        (x[x[..., 0] > 0] * 2 - x[0, 0]).mean((0, 1)), x.masked_select(x < 0).min(),
+        (x * 9).int()[x > 0].max(), ((x[x > 0] - x.exp()[x > 0]) ** 2).sum(dtype=torch.float32),
+        x[:, 0][torch.nonzero(x[:, 0] > 0, as_tuple=True)].sum(),
+    ),
+    "places of masks": placed,
+    "orders of NaN": lambda x: (
+        *odd(x).sort(stable=True), *odd(x).sort(dim=1, descending=True, stable=True),
+        odd(x).argsort(0), odd(x).topk(3)[0], odd(x).half().topk(2, largest=False)[0],
+        odd(x).T.topk(1, 0)[0], *odd(x).max(1), *odd(x).min(0), odd(x).argmax(),
+        odd(x).bfloat16().argmin(0), odd(x).kthvalue(5)[0],
+    ),
+    "medians": lambda x: (
+        *odd(x).median(1), *odd(x).nanmedian(0), odd(x).median(), odd(x).nanmedian(),
+        *x.median(2, True), odd(x)[:, 1:2].nanmedian(0)[0], (x * 9).long().median(),
+    ),
+    "scattered NaN": lambda x: (
+        odd(x).scatter_reduce(1, CODES[None, :6].expand(2, 6), odd(x).flip(0), "amax"),
+        x[0, 0].scatter_reduce(0, CODES[:6], odd(x)[0], "amin", include_self=False),
+    ),
+    "compared with NaN": lambda x: (
+        odd(x).flip(0) != odd(x), odd(x) != 3, ~(odd(x) > 0), torch.logical_not(odd(x) == odd(x)),
+        torch.where(~(odd(x) < 1), x[0, 0, 0], 7.0), (odd(x).bfloat16() >= 0).bitwise_not(),
+    ),
+    "shifted": lambda x: tuple(
+        shift
+        for bits in ((x * 90).to(torch.int8), (x.abs() * 90).to(torch.uint8), (x * 9e8).int())
+        for shift in (bits >> CODES[:5], bits << CODES[0], 1 << (bits & 3), 100 >> (bits & 7))
+    ),
+    "wrapped": lambda x: tuple(
+        F.pad(x, widths, "circular") for widths in ((3, -1), (-1, 2), (-2, -1), (1, 5), (2, 0))
+    ),
+    "floors": lambda x: (
+        x // 0.1, x // -0.3, x // x[0], torch.div(x.round(), 0.1, rounding_mode="floor"),
+        odd(x) // 0.7, 1 // odd(x), (odd(x) + torch.tensor([0, 0, 4, 1, 0, 0])) // 0.1,
+        x.half() // 0.1, (x * 9).int() // 2.5, x // 2,
+    ),
+    "over zero": lambda x: (x / 0.0, x / -0.0, (x * 2).int() / 0, x // 0.0, (x * 0) / 0.0),
     "sorted bytes": lambda x: (
         *(x.abs() * 90).to(torch.uint8).sort(1), (x * 9).to(torch.int8).argsort(dim=0, stable=True),
         (x.abs() * 90).to(torch.uint8).median(1)[0], (x > 0).sort(2)[0],
@@ -67,7 +122,13 @@ CASES: dict[str, Callable[[Any], Any]] = {
         torch.erfinv(torch.tanh(x)),
         torch.erfinv(torch.tensor([-1.0, 0.0, 1.0, 2.0]) + 0 * x[0, 0, 0]),
         torch.digamma(x.abs() * 9 + 0.1), torch.lgamma((x * 9).int().abs() + 1),
-        torch.lgamma(x * 1e-20), torch.digamma(x * 1e-20),
+        torch.lgamma(x * 1e-20), torch.digamma(x * 1e-20), x.half().angle(), (x * 9).int().angle(),
+        torch.hypot(x * 1e-30, x[0] * 1e-30) * 1e30, torch.hypot(x * 1e30, x[0]) / 1e30,
+        torch.hypot(ODD, ODD.flip(1)), torch.special.log_ndtr(x * 4),
+    ),
+    "tails": lambda x: (
+        torch.erfc(x.abs() * 3 + 1) * torch.exp(x.abs() ** 2 * 9), torch.erfc(-x), torch.erfc(ODD),
+        torch.special.erfcx(x * 2), torch.special.erfcx(x.abs() * 30),
     ),
     "bessel": lambda x: (
         torch.i0(x * 9), torch.special.i0e(x * 40), torch.special.i1(x * 9),
@@ -171,6 +232,18 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "rounded": lambda x: (x.relu().long().float(), (x * 3).clamp(min=0).int() / 2, x.angle()),
     "integers": lambda x: ((x * 9).int() >> 1, (x * 99).long() >> 3,
     *x.topk(2, 1, sorted=False)[:1]),
+    "pooled to a size": lambda x: tuple(
+        part
+        for y in (x, x.round())
+        for found in (
+            F.adaptive_max_pool2d(y, (3, 2), True), F.adaptive_max_pool2d(y, (2, None), True),
+            F.adaptive_max_pool1d(y, 3, True), F.adaptive_max_pool3d(y[None], (2, 3, 5), True),
+        )
+        for part in found
+    ),
+    "histograms": lambda x: (
+        x.histc(7), x.histc(5, -1, 1), (0 * x).histc(4), x.round().histc(3, 2, 2),
+    ),
     "pooled": lambda x: (
         *F.max_pool2d(x, 2, return_indices=True), *F.max_pool2d(x, 3, 2, 1, return_indices=True),
         *F.max_pool2d(x, 2, ceil_mode=True, return_indices=True),

@@ -83,10 +83,11 @@ def _pad(x: Any, widths: Sequence[int], mode: str = "constant", value: Any = Non
     if mode != "circular":
         return NotImplemented
     for axis, (before, after) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
-        size = x.shape[-1 - axis]
+        first = max(0, -before)  # of those that are kept, of which the others are copies
+        size = x.shape[-1 - axis] - first - max(0, -after)
         if before or after:
-            places = torch.arange(-before, size + after, device=x.device) % size
-            x = torch.index_select(x, -1 - axis, places)
+            places = torch.arange(-max(0, before), size + max(0, after), device=x.device) % size
+            x = torch.index_select(x, -1 - axis, places + first)
     return x
 
 
@@ -145,6 +146,26 @@ def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return found if keepdim else tuple(value.squeeze(dim) for value in found)
 
 
+def _median(x: Any, dim: int, keepdim: bool = False, skip: bool = False) -> Any:
+    """The lower of two middle values, and its place: NaN where there is one, unless it is left out
+    of the count."""
+    order = torch.sort(x, dim)[1]
+    if not x.is_floating_point():
+        place = order.narrow(dim, (x.shape[dim] - 1) // 2, 1)
+    elif skip:
+        count = (~x.isnan()).sum(dim, keepdim=True)
+        place = order.gather(dim, (count - 1).clamp(min=0) // 2)
+    else:
+        middle = order.narrow(dim, (x.shape[dim] - 1) // 2, 1)
+        place = torch.where(x.isnan().any(dim, True), x.argmax(dim, True), middle)
+    found = x.gather(dim, place), place
+    return found if keepdim else tuple(value.squeeze(dim) for value in found)
+
+
+def _median_of_all(x: Any, skip: bool = False) -> Any:
+    return _median(x.reshape(-1), 0, skip=skip)[0]
+
+
 def _negative(x: Any) -> Any:
     """The sign, that of zero too."""
     return (x < 0) | ((x == 0) & (1 / x < 0))
@@ -162,7 +183,8 @@ def _copysign(a: Any, b: Any) -> Any:
 def _angle(x: Any) -> Any:
     if x.is_complex():
         return NotImplemented
-    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0))
+    dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0)).to(dtype)
 
 
 def _length(apart: Any, p: float) -> Any:
@@ -275,7 +297,11 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.sign.default: _sign,
     _aten.topk.default: _topk,
     _aten.sort.stable: _stable_sort,
-    **{one: _ordered(one) for one in (_aten.sort.default, _aten.median.default, _aten.median.dim)},
+    _aten.sort.default: _ordered(_aten.sort.default),
+    _aten.median.dim: _median,
+    _aten.median.default: _median_of_all,
+    _aten.nanmedian.dim: functools.partial(_median, skip=True),
+    _aten.nanmedian.default: functools.partial(_median_of_all, skip=True),
     _aten.rrelu_with_noise.default: lambda *args: _rrelu(*args)[0],
     _aten.rrelu_with_noise_functional.default: _rrelu,
     **encoder_layer.DECOMPOSITIONS,

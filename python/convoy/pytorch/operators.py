@@ -94,6 +94,20 @@ def _rounded_quotient(node: Any, importer: Any) -> relax.Expr:
     return emit(op.trunc(quotient)) if mode == "trunc" and "int" not in dtype else quotient
 
 
+def _shift(shift: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
+    """A shift of bits by a tensor; either may be a number."""
+
+    def convert(node: Any, importer: Any) -> relax.Expr:
+        emit, dtype = importer.block_builder.emit, str(node.meta["val"].dtype).split(".")[-1]
+        operands = (
+            emit(op.astype(x, dtype)) if isinstance(x, relax.Expr) else relax.const(x, dtype)
+            for x in importer.retrieve_args(node)
+        )
+        return emit(shift(*operands))
+
+    return convert
+
+
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
     """Cross entropy of logits (n, classes, ...) and class indices (n, ...)."""
     logits, targets, *rest = importer.retrieve_args(node)
@@ -244,6 +258,14 @@ CONVERTERS: dict[str, Converter] = {
     "addmm.default": _addmm,
     "cross_entropy_loss.default": _cross_entropy,
     "div.Tensor_mode": _rounded_quotient,
+    **dict.fromkeys(
+        ("__lshift__.Tensor", "bitwise_left_shift.Tensor", "shift_left.default"),
+        _shift(op.left_shift),
+    ),
+    **dict.fromkeys(
+        ("__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default"),
+        _shift(op.right_shift),
+    ),
     "stop_gradient.default": _stop_gradient,
     "uniform.default": _uniform,
     **indexing.CONVERTERS,

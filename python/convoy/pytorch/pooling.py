@@ -13,7 +13,6 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from ..errors import UnsupportedOp
 from ..graph.expr import shape_of
 
 
@@ -121,24 +120,35 @@ def _adaptive_max_pool(rank: int) -> Callable[[Any, Any, Any], relax.Expr]:
     """(input, output size): element i of n of an axis of size s covers i*s/n to (i+1)*s/n, rounded
     outwards."""
 
+    def windows(x: Any, emit: Any, axis: int, count: int) -> relax.Expr:
+        """Split an axis into windows and the elements of each."""
+        shape = shape_of(x)
+        size = shape[axis]
+        if size % count == 0:
+            even = (*shape[:axis], count, size // count, *shape[axis + 1 :])
+            return emit(op.reshape(x, even))
+        first = np.arange(count) * size // count
+        last = -(-(np.arange(count) + 1) * size // count) - 1
+        reach = np.arange(int((last - first).max()) + 1)
+        # A shorter window has its last element again.
+        places = np.minimum(first[:, None] + reach, last[:, None])
+        return emit(op.take(x, relax.const(places, "int64"), axis=axis, mode="clip"))
+
     def convert(node: Any, x: Any, emit: Any) -> relax.Expr:
+        shape, counts, places = shape_of(x), each(node.args[1], rank), None
         if _indices_used(node):
-            raise UnsupportedOp("adaptive max pooling whose indices are used", "its values alone")
-        for axis, count in enumerate(each(node.args[1], rank), start=2):
-            size = int(x.ty.shape[axis])
-            if size % count == 0:
-                shape = shape_of(x)
-                even = (*shape[:axis], count, size // count, *shape[axis + 1 :])
-                x = emit(op.max(emit(op.reshape(x, even)), axis=[axis + 1]))
-                continue
-            first = np.arange(count) * size // count
-            last = -(-(np.arange(count) + 1) * size // count) - 1
-            reach = np.arange(int((last - first).max()) + 1)
-            # A shorter window has its last element again.
-            places = np.minimum(first[:, None] + reach, last[:, None])
-            windows = emit(op.take(x, relax.const(places, "int64"), axis=axis, mode="clip"))
-            x = emit(op.max(windows, axis=[axis + 1]))
-        return relax.Tuple([x])
+            grid = np.arange(math.prod(shape[2:])).reshape(1, 1, *shape[2:])
+            places = emit(op.broadcast_to(relax.const(grid, "int64"), shape))
+        # From the last axis on: of equal elements, the first one by rows is found.
+        for axis, count in reversed([*enumerate(counts, start=2)]):
+            taps = windows(x, emit, axis, count)
+            if places is not None:
+                found = emit(op.astype(emit(op.argmax(taps, axis + 1, True)), "int64"))
+                held = windows(places, emit, axis, count)
+                places = emit(op.gather_elements(held, found, axis + 1))
+                places = emit(op.squeeze(places, [axis + 1]))
+            x = emit(op.max(taps, axis=[axis + 1]))
+        return relax.Tuple([x] if places is None else [x, places])
 
     return convert
 

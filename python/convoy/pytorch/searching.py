@@ -69,11 +69,13 @@ def _embedding_bag(
     return (result, *(offsets.new_zeros(()) for _ in range(3)))
 
 
-def _histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def _histogram(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """How many elements lie in each of some equal intervals; the last one has its end."""
-    if min == max:
-        return NotImplemented  # the ends are those of the data
     x = x.reshape(-1, 1)
+    if min == max:  # the ends are those of the data
+        min, max = x.amin(), x.amax()
+        apart = (min == max).to(x.dtype)
+        min, max = min - apart, max + apart
     place = ((x - min) * bins / (max - min)).floor().clamp(max=bins - 1)
     held = (place == torch.arange(bins, device=x.device)) & (x >= min) & (x <= max)
     return held.sum(0).to(x.dtype)

@@ -26,6 +26,11 @@ _TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
     0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
+#: ln(erfc(x) / t) + x^2 as a polynomial of t = 1 / (1 + x / 2).
+_ERFC = (
+    0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
+    0.37409196, 1.00002368, -1.26551223,
+)  # fmt: skip
 #: Modified Bessel functions of order 0 and 1, Abramowitz and Stegun 9.8.1 to 9.8.4: polynomials of
 #: (x / 3.75)^2, and from 3.75 on of 3.75 / x, times exp(x) / sqrt(x).
 _BESSEL = {
@@ -87,6 +92,29 @@ def _erfinv(x: Any) -> Any:
     tail = _polynomial(_TAIL, torch.sqrt(w) - 3)
     inner = x * torch.where(w < 5, center, tail)
     return torch.where(x.abs() == 1, x * math.inf, inner)
+
+
+def _erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x), by a Chebyshev fit: Press et al., "Numerical Recipes" (1992), 6.2."""
+    t = 1 / (1 + 0.5 * x.abs())
+    scaled = t * torch.exp(_polynomial(_ERFC, t))
+    return torch.where(x < 0, 2 * torch.exp(x * x) - scaled, scaled)
+
+
+def _erfc(x: Any) -> Any:
+    """1 - erf(x), whose digits are lost where erf(x) is near 1."""
+    t = 1 / (1 + 0.5 * x.abs())
+    tail = t * torch.exp(_polynomial(_ERFC, t) - x * x)
+    return torch.where(x < 0, 2 - tail, tail)
+
+
+def _hypot(a: Any, b: Any) -> Any:
+    """The length of a vector, whose square may not be a number."""
+    a, b = a.abs(), b.abs()
+    longer = torch.maximum(a, b)
+    ratio = torch.minimum(a, b) / torch.where(longer == 0, 1.0, longer)
+    infinite = a.isinf() | b.isinf()
+    return torch.where(infinite, math.inf, longer * torch.sqrt(1 + ratio * ratio))
 
 
 def _log1p(x: Any) -> Any:
@@ -151,6 +179,25 @@ def _remainder(x: Any, y: Any) -> Any:
     return torch.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest).to(dtype)
 
 
+def _floor_divide(x: Any, y: Any) -> Any:
+    """Of the exact quotient: 1 // 0.1 is 9, as 0.1 is rounded up. Powers of two divide exactly."""
+    dtype = torch.result_type(x, y)
+    exact = not isinstance(y, torch.Tensor) and y and abs(math.frexp(y)[0]) == 0.5
+    if not dtype.is_floating_point or exact:
+        return NotImplemented
+    wide = torch.promote_types(dtype, torch.float32)
+    y = y.to(wide) if isinstance(y, torch.Tensor) else torch.full((), y, dtype=wide)
+    x = x.to(wide) if isinstance(x, torch.Tensor) else torch.full_like(y, x)
+    rest = torch.fmod(x, y)
+    below = (torch.sign(rest) * torch.sign(y) < 0).to(wide)
+    quotient = torch.round((x - rest) / y) - below
+    return torch.where(y == 0, x / y, quotient).to(dtype)
+
+
+def _rounded_quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    return _floor_divide(x, y) if rounding_mode == "floor" else NotImplemented
+
+
 def _divisor(y: Any, dtype: torch.dtype) -> Any:
     """A tensor, or a number as PyTorch rounds it."""
     return y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=dtype)
@@ -185,7 +232,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((_aten.fmod.Tensor, _aten.fmod.Scalar), _fmod),
     **dict.fromkeys((_aten.remainder.Tensor, _aten.remainder.Scalar), _remainder),
     _aten.atanh.default: _wide(_atanh),
-    _aten.hypot.default: _wide(lambda a, b: torch.sqrt(a * a + b * b)),
-    _aten.erfc.default: _wide(lambda x: 1 - torch.erf(x)),
+    _aten.hypot.default: _wide(_hypot),
+    _aten.erfc.default: _wide(_erfc),
+    _aten.special_erfcx.default: _wide(_erfcx),
+    **dict.fromkeys((_aten.floor_divide.default, _aten.floor_divide.Scalar), _floor_divide),
+    **dict.fromkeys((_aten.div.Tensor_mode, _aten.div.Scalar_mode), _rounded_quotient),
     _aten.exp2.default: _wide(lambda x: torch.exp(x * math.log(2))),
 }
