@@ -32,6 +32,9 @@ class Capturing {
   Capturing& operator=(const Capturing&) = delete;
 };
 
+// Graphs of more nodes keep edges that others imply: what is before a node is a bit for each other.
+constexpr size_t kMostNodes = 20'000;  // 50 MB
+
 // Removes the edges that others imply: a kernel on a side stream follows the last one there and the
 // event that it waits for, which often is behind that one. Each such edge takes 0 to 1 us (H200,
 // CUDA 13.0; docs/lab/streams.md). Kernels with programmatic edges wait for their predecessors
@@ -51,6 +54,7 @@ void RemoveImpliedEdges(cuda::Graph graph) {
     size_t source = number(from[i]);
     edges.emplace_back(source, number(to[i]));
   }
+  if (numbers.size() > kMostNodes) return;
   for (size_t i : ImpliedEdges(numbers.size(), edges)) {
     CONVOY_CUDA(cudaGraphRemoveDependencies, graph, &from[i], &to[i], &data[i], 1);
   }
