@@ -39,7 +39,7 @@ class Op:
     "native", ``kernel`` the key of its candidate (empty for native ops). ``source`` is the origin
     of ``duration_us``: "measured", "recorded", "estimated" or "unknown". ``depends`` are the
     indices of the ops whose results it reads, or whose storage it overwrites.
-    ``start_us`` and ``end_us`` are predicted, from the launch of the graph's replay or, without one,
+    ``start_us`` and ``end_us`` are predicted, from the launch of a replayed graph or, without one,
     from the fork.
 
     ``chained_us`` is its duration behind a kernel that lets it start early (None if it starts only

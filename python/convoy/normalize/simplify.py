@@ -253,8 +253,8 @@ def _matmul(p: Simplify, call: relax.Call) -> relax.Expr | None:
     """(N, 1, C) x (C, K) and the like, as importers make it of a dense layer, as a 2-d GEMM."""
     a, b = call.args[0], _matrix(p, call.args[1])
     shape = shape_of(a)
-    if len(shape) <= 2 or b is None or shape_of(call)[:-1] != shape[:-1]:
-        return None
+    if len(shape) <= 2 or b is None or shape_of(call)[:-1] != shape[:-1] or 0 in shape:
+        return None  # a size of 0 of reshape() stands for that of its input
     flat = p.emit(relax.op.reshape(a, (math.prod(shape[:-1]), shape[-1])))
     product = p.emit(relax.op.matmul(flat, b, call.attrs.out_dtype))
     return relax.op.reshape(product, shape_of(call))

@@ -53,10 +53,10 @@ class Importer:
         self.model, self.weights, self.builder = model, weights, builder
         self.opsets = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
         self.parameters: dict[int, np.ndarray] = {}
-        self._functions = {(f.domain, f.name): f for f in model.functions}
+        self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self._constants: dict[int, tuple[np.ndarray, Expr]] = {}
         self._nodes = 0
-        self._within: list[tuple[str, str]] = []
+        self._within: list[tuple[str, str, str]] = []
 
     def inputs(self) -> list[onnx.ValueInfoProto]:
         """The inputs of the model that are not weights."""
@@ -155,7 +155,7 @@ class Importer:
             call = Call(
                 self, node.op_type, inputs, attrs, version, used, name, scope, tuple(node.input)
             )
-            result = self.call(call, domain)
+            result = self.call(call, domain, node.overload)
             results = result if isinstance(result, tuple) else (result,)
             for name, value in zip(node.output, results, strict=False):
                 if name:
@@ -163,13 +163,13 @@ class Importer:
             if missing := [name for name in node.output[len(results) :] if name]:
                 raise call.unsupported(f"whose output {missing[0]!r} is used", "its first outputs")
 
-    def call(self, call: Call, domain: str = "") -> Any:
-        """The value (a tuple of several) of one operator.
+    def call(self, call: Call, domain: str = "", overload: str = "") -> Any:
+        """The value (a tuple of several) of one operator, or of a function of the model.
 
         Raises:
             UnsupportedOp: There is no converter for it.
         """
-        if (function := self._functions.get((domain, call.op))) is not None:
+        if (function := self._functions.get((domain, call.op, overload))) is not None:
             return self._expand(function, call)
         try:
             return self._emitted(call, domain)
@@ -206,7 +206,8 @@ class Importer:
         first, found = domain, {f"{domain}.{call.op}" if domain else call.op}
         for node in self.model.graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
-            if (domain, node.op_type) in self._functions or self._converter(domain, node.op_type):
+            key = domain, node.op_type, node.overload
+            if key in self._functions or self._converter(domain, node.op_type):
                 continue
             if not has_function(domain, node.op_type, self.opsets.get(domain or "ai.onnx", 1)):
                 found.add(f"{domain}.{node.op_type}" if domain else node.op_type)
@@ -228,9 +229,9 @@ class Importer:
         """Walk the body of a function in the place of its call.
 
         Raises:
-            InvalidModel: The function calls itself.
+            InvalidModel: The function calls itself, or does not compute one of its results.
         """
-        key = function.domain, function.name
+        key = function.domain, function.name, function.overload
         if key in self._within:
             raise InvalidModel(f"function {call.op}, which calls itself", "functions of others")
         given = attributes(function.attribute_proto, {}, self.weights) | dict(call.attrs)
@@ -242,7 +243,12 @@ class Importer:
         self._within.append(key)
         self.run(function.node, scope, opsets or self.opsets, given)
         self._within.pop()
-        results = tuple(scope[name] for name in function.output[: max(1, call.outputs)])
+        names = function.output[: max(1, call.outputs)]
+        if missing := [name for name in names if name not in scope]:
+            raise InvalidModel(
+                f"function {call.op}, whose result {missing[0]!r} nothing computes", "a function"
+            )
+        results = tuple(scope[name] for name in names)
         return results if len(results) > 1 else results[0]
 
 

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 class Weights:
-    """Reads tensors; external data from files below ``folder``, mapped rather than loaded."""
+    """Reads tensors; external data from files below the model's folder, mapped rather than loaded.
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    Args:
+        model: The model's file. Where it is a link, as in the cache of Hugging Face's hub, data may
+            lie below either folder.
+    """
+
+    def __init__(self, model: Path | None) -> None:
+        self._folders = [model.absolute().parent, model.resolve().parent] if model else []
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The values of a tensor.
@@ -53,10 +58,12 @@ class Weights:
 
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
-        if self._folder is None:
+        if not self._folders:
             raise ValueError(f"its data is in {location!r}: give the path of the model")
-        path = (self._folder / location).resolve()
-        if not location or not path.is_relative_to(self._folder):
+        places = [folder / location for folder in self._folders]
+        path = next((place for place in places if place.exists()), places[0]).resolve()
+        inside = any(path.is_relative_to(folder.resolve()) for folder in self._folders)
+        if not location or not inside:
             raise ValueError(f"{location!r} is not below the model's folder")
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
         shape, offset = tuple(tensor.dims), int(entries.get("offset", 0))

@@ -119,6 +119,23 @@ def test_external_data_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
         convoy.from_onnx(path)
 
 
+def test_external_data_behind_links(tmp_path: Path) -> None:
+    """The cache of Hugging Face's hub has links to files with other names in another folder."""
+    proto, feeds = network()
+    expected = run(proto, feeds)[0]
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    path = blobs / "one"
+    onnx.save(proto, path, save_as_external_data=True, location="net.onnx_data", size_threshold=0)
+    (snapshot / "other.onnx").symlink_to(path)  # its data is beside the file itself
+    np.testing.assert_array_equal(run(snapshot / "other.onnx", feeds)[0], expected)
+    (blobs / "net.onnx_data").rename(blobs / "two")
+    (snapshot / "net.onnx").symlink_to(path)
+    (snapshot / "net.onnx_data").symlink_to(blobs / "two")
+    np.testing.assert_array_equal(run(snapshot / "net.onnx", feeds)[0], expected)
+
+
 def test_a_model_may_end_before_its_outputs() -> None:
     nodes = [node("Mul", ["x", "x"], ["square"]), node("NonZero", ["square"], ["y"])]
     feeds = {"x": values(2, 3)}
@@ -210,3 +227,21 @@ def test_functions_of_the_model() -> None:
     proto.opset_import.append(onnx.helper.make_opsetid("mine", 1))
     feeds = {"x": values(2, 3)}
     np.testing.assert_allclose(run(proto, feeds)[0], feeds["x"] * 6, 1e-6)
+
+
+def test_functions_that_differ_in_their_overload() -> None:
+    calls = [node("Step", ["x"], ["a"], domain="mine"), node("Step", ["a"], ["y"], domain="mine")]
+    feeds = {"x": values(2, 3)}
+    proto = model(calls, feeds)
+    proto.opset_import.append(onnx.helper.make_opsetid("mine", 1))
+    opset = onnx.helper.make_opsetid("", 18)
+    for call, op in zip(proto.graph.node, ("Neg", "Exp"), strict=True):
+        call.overload = op
+        body = [node(op, ["v"], ["w"])]
+        function = onnx.helper.make_function("mine", "Step", ["v"], ["w"], body, [opset])
+        function.overload = op
+        proto.functions.append(function)
+    np.testing.assert_allclose(run(proto, feeds)[0], np.exp(-feeds["x"]), 1e-5)
+    proto.functions[1].output[0] = "none"
+    with pytest.raises(errors.InvalidModel, match="Step, whose result 'none' nothing computes"):
+        convoy.from_onnx(proto)

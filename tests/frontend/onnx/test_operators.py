@@ -372,6 +372,17 @@ def test_reshapes_of_empty_tensors() -> None:
     assert y.shape == (3, 0)
 
 
+def test_the_largest_none_are_empty() -> None:
+    feeds, k = {"x": values(3, 4)}, np.zeros(1, I64)
+    network = model([node("TopK", ["x", "k"], ["y", "i"])], feeds, ("y", "i"), {"k": k})
+    got, places = run(network, feeds)
+    assert (got.shape, got.dtype, places.shape, places.dtype) == ((3, 0), "float32", (3, 0), I64)
+
+
+def test_layers_of_no_rows() -> None:
+    check([node("MatMul", ["x", "w"], ["y"])], {"x": values(4, 0, 5)}, weights={"w": values(5, 3)})
+
+
 def test_empty_constants_are_results() -> None:
     """TVM folds zeros, and a module with an empty constant does not load."""
     feeds, weights = {"x": values(2)}, {"e": np.zeros((0, 3), "float32")}

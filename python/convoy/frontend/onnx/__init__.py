@@ -54,14 +54,12 @@ def from_onnx(
     """
     from ...onnx.file import load
 
-    folder = None
-    if isinstance(model, (str, os.PathLike)):
-        folder = Path(model).resolve().parent
+    path = Path(model) if isinstance(model, (str, os.PathLike)) else None
     model = load(model)
     check_options(shapes, constants, outputs)
     names = list(outputs or (value.name for value in model.graph.output))
     builder = RelaxBuilder()
-    importer = Importer(model, Weights(folder), builder)
+    importer = Importer(model, Weights(path), builder)
     inputs = importer.inputs()
     dtypes = {value.name: element_type(value) for value in inputs}
     known = constant_inputs(inputs, constants or {}, dtypes)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ...errors import UnsupportedDtype
-from ..call import Call, Value, converter
+from ..call import Call, Value, converter, numpy_dtype
 
 #: Dtypes that TVM does not sort, and wider ones that it does.
 _SORTED = {"int16": "int32", "uint16": "int32", "uint32": "int64", "bfloat16": "float32"}
@@ -153,6 +153,10 @@ def top_k(call: Call) -> Value:
     axis, largest, dtype = call.axis(-1), bool(call.attrs.get("largest", 1)), call.dtype()
     if dtype == "uint64":
         raise UnsupportedDtype("values of uint64", "another dtype")
+    if k == 0:  # topk() of Relax takes that for all
+        shape = list(call.shape())
+        shape[axis] = 0
+        return np.zeros(shape, numpy_dtype(dtype)), np.zeros(shape, "int64")
     x = call.expr(call.cast(call.value(0), _SORTED.get(dtype, dtype)))
     values, places = call.items(call.make("topk", x, k, axis, "both", largest, "int64"), 2)
     return call.cast(values, dtype), places
