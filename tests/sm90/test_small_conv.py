@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from convoy.backends.kernels.compile import compile_kernel, compile_to
@@ -206,8 +206,10 @@ def test_older_records_name_the_kernels_of_today():
 
 @settings(max_examples=30)
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=2))
+@example([134869.09375, 571336.125])
 def test_three_products_are_nearly_exact(pair):
-    """What small_conv_exact.cuh computes, with the rests of float32.cuh."""
+    """What small_conv_exact.cuh computes, with the rests of float32.cuh: these are below 2^-10 of a
+    number, so that their product is below 2^-20, and lose two bits, 3 * 2^-23 of it at most."""
     a, b = np.array(pair, np.float32)
 
     def leading(x):
@@ -217,7 +219,8 @@ def test_three_products_are_nearly_exact(pair):
     near = float(r) * float(leading(b)) + float(leading(a)) * float(q)
     near += float(leading(a)) * float(leading(b))
     exact = float(a) * float(b)
-    assert abs(near - exact) <= 2.0**-20 * abs(exact) or abs(exact) < 1e-30
+    bound = 2.0**-20 + 2 * 3 * 2.0**-23
+    assert abs(near - exact) <= bound * abs(exact) or abs(exact) < 1e-30
 
 
 @given(workloads(channels=(8, 72, 100), images=(1, 40_000)), st.sampled_from(DTYPES))
