@@ -19,7 +19,7 @@ from convoy.streams import events
 from convoy.streams.costs import GRAPH
 from convoy.streams.planner import CLOSE, close_schedules, multi_stream, single_stream
 from convoy.streams.schedule import check_streams
-from convoy.streams.simulate import Layout, Simulator
+from convoy.streams.simulate import _TOGETHER, Layout, Simulator
 
 
 def op(name: str, us: float, *depends: int, waves: float = 0.1) -> Op:
@@ -102,8 +102,9 @@ def test_critical_path_goes_first() -> None:
     assert order.index("l0") == 1
     by_name = {o.name: o for o in schedule.ops}
     assert by_name["fork"].stream == by_name["l0"].stream == by_name["l1"].stream
-    beside = 1.5 * 2  # at most, for the short ones
-    assert 20.0 + GRAPH.cross_us <= schedule.makespan_us <= 20.0 + GRAPH.cross_us + beside
+    beside = 2 * 2 * 0.1 * _TOGETHER  # while the short ones run, each 0.1 of the device
+    expected = 20.0 + GRAPH.cross_us + beside
+    assert schedule.makespan_us == pytest.approx(expected, abs=0.01)
 
 
 def test_planning_is_deterministic() -> None:

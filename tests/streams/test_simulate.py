@@ -87,7 +87,7 @@ def test_crossing_costs() -> None:
     together = 1.5 * 0.2 * _TOGETHER  # from the fork to the end of the first one
     assert simulate(
         roots, (Event(ORIGIN, 1), Event(1, ORIGIN)), costs
-    ).makespan_us == pytest.approx(5.0 + together, abs=0.05)
+    ).makespan_us == pytest.approx(5.0 + together)
 
 
 def test_each_edge_from_another_stream_costs() -> None:

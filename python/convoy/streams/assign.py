@@ -82,5 +82,5 @@ class _Streams:
         chained = own.chained_us if linked else None
         ready = max((self._end[earlier] for earlier in follows), default=0.0)
         fork = costs.fork_us if stream and not follows else 0.0
-        delay = costs.cross_us * len(crossing)
+        delay = costs.cross_us * len({self.stream_of[earlier] for earlier in crossing})
         return max(fork, ready + delay) + (own.duration_us if chained is None else chained)
