@@ -127,8 +127,7 @@ class Rewriter:
     binding being visited, ``self.value_of`` maps each emitted variable to its expression.
     """
 
-    #: Operators that :meth:`rewrite` receives; None for every call. A module without any of
-    #: them is returned unchanged.
+    #: Operators whose calls :meth:`rewrite` receives; None for every call.
     ops: ClassVar[frozenset[str] | None] = None
     #: Whether calls have their type inferred before they reach :meth:`rewrite`; a pass that
     #: changes dtypes cannot have that, since operands may not fit together yet.
@@ -150,6 +149,12 @@ class Rewriter:
         """Replacement of ``call`` (arguments already renamed), or None to keep it."""
         return None
 
+    def takes(self, value: relax.Expr) -> bool:
+        """Whether :meth:`rewrite` receives a value of the old function. With ``ops``, a module
+        without any such value is returned unchanged."""
+        name = op_name(value)
+        return bool(name) and (self.ops is None or name in self.ops)
+
     def start(self, func: relax.Function) -> None:
         """Prepare for the walk; ``self.builder`` already has its dataflow scope."""
 
@@ -162,7 +167,7 @@ class Rewriter:
     def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
         gv, func = main_function(mod)
         bindings = bindings_of(func)
-        if self.ops is not None and not any(op_name(b.value) in self.ops for b in bindings):
+        if self.ops is not None and not any(self.takes(binding.value) for binding in bindings):
             return mod
         self.uses = _uses(bindings, func)
         self.values = {binding.var: binding.value for binding in bindings}
@@ -257,9 +262,7 @@ class Rewriter:
 
     def _would_change(self, binding: relax.Binding) -> bool:
         value, self.old = binding.value, binding
-        name = op_name(value)
-        asked = name and (self.ops is None or name in self.ops)
-        if asked and self.rewrite(value, value) is not None:
+        if self.takes(value) and self.rewrite(value, value) is not None:
             return True
         self.renamed[binding.var], self.value_of[binding.var] = binding.var, value
         return isinstance(value, relax.Call) and fold_call(value) is not None
@@ -272,8 +275,7 @@ class Rewriter:
             return
         new = self.rename(value)
         if isinstance(value, relax.Call):
-            name = op_name(value)
-            if name and (self.ops is None or name in self.ops):
+            if self.takes(value):
                 if self.infer_first:
                     new = self.builder.normalize(new)
                 replacement = self.rewrite(new, value)

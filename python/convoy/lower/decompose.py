@@ -6,7 +6,6 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import tvm
 from tvm import relax
 from tvm.relax import op
 
@@ -22,7 +21,7 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, calls_of
+from ..graph.rewriter import Rewriter
 from ..graph.target import on_gpu
 from ..ir.dtypes import HALF_DTYPES
 from .bools import OF_BOOLS
@@ -63,12 +62,10 @@ class Decompose(Rewriter):
         | OF_BOOLS.keys()
     )
 
-    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
+    def takes(self, value: relax.Expr) -> bool:
+        return super().takes(value) and _concerned(value)
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        if not _concerned(old):
-            return None
         name = op_name(call)
         if name in OF_BOOLS:
             return OF_BOOLS[name](self.emit, call)

@@ -7,12 +7,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import tvm
 from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import call_like, dtype_of, make_const, op_name, relax_ops
-from ..graph.rewriter import Rewriter, calls_of
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import HALF_DTYPES
 
 _ORDERS = relax_ops("sort argsort topk")
@@ -25,12 +24,10 @@ class OrderNan(Rewriter):
 
     ops: ClassVar[frozenset[str]] = _ORDERS | _SCATTERS
 
-    def __call__(self, mod: tvm.IRModule) -> tvm.IRModule:
-        return super().__call__(mod) if any(map(_concerned, calls_of(mod, self.ops))) else mod
+    def takes(self, value: relax.Expr) -> bool:
+        return super().takes(value) and _concerned(value)
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        if not _concerned(old):
-            return None
         name = op_name(call)
         if name in _SCATTERS:
             return self._scatter(call)
