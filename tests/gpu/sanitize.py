@@ -108,10 +108,10 @@ def kind_of(workload: Workload, candidate: Candidate) -> str:
     return f"{options['kernel'].get('family', '?')} {workload.op}{split}"
 
 
-def prepare(most: int) -> int:
+def prepare(most: int, families: Sequence[str]) -> int:
     """Compile those that do not ship."""
     jobs = collections.defaultdict(list)
-    for backend, workload, candidate in chosen(Device(), most):
+    for backend, workload, candidate in chosen(Device(), most, families):
         print(kind_of(workload, candidate), workload.key[:60], candidate.kernel)
         jobs[backend].append((workload, candidate))
     failed = {}
@@ -206,7 +206,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.command == "kernels":
         if options.prepare:
-            return bool(prepare(options.most))
+            return bool(prepare(options.most, options.families))
         return bool(kernels(options.most, options.families, *options.part))
     if options.command == "build":
         return build(options.folder, options.networks)

@@ -246,7 +246,8 @@ class Importer:
         names = function.output[: max(1, call.outputs)]
         if missing := [name for name in names if name not in scope]:
             raise InvalidModel(
-                f"function {call.op}, whose result {missing[0]!r} nothing computes", "a function"
+                f"function {call.op}, whose result {missing[0]!r} nothing computes",
+                "a node in its body for each result",
             )
         results = tuple(scope[name] for name in names)
         return results if len(results) > 1 else results[0]

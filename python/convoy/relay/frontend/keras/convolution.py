@@ -125,8 +125,8 @@ def transposed(layer: Layer) -> Tensor:
         rest = [t - b for t, b in zip(totals, before, strict=True)]
     else:
         before = [0] * axes
-        more = [max(0, s - e) for s, e in zip(strides, extents, strict=True)]
-        rest = [-m for m in given or more]
+        least = [max(0, s - e) for s, e in zip(strides, extents, strict=True)]
+        rest = [-m for m in (least if given is None else given)]
     after, out_pad = [max(0, r) for r in rest], [max(0, -r) for r in rest]
     weight = layer.param("weight", kernel.transpose(axes + 1, axes, *range(axes)))
     result = conv_transpose(
