@@ -55,8 +55,8 @@ def cell(row: dict[str, Any] | None) -> str:
     """Milliseconds, or "failed" or "skipped"."""
     if row is None:
         return ""
-    if row.get("ms") is not None:
-        return f"{row['ms']:.3f}"
+    if (ms := row.get("ms")) is not None:
+        return f"{ms:.3f}" if ms >= 0.1 else f"{ms:.4f}"
     return "failed" if "failed" in row else "skipped"
 
 
