@@ -31,7 +31,8 @@ struct ConvParams {
   int column_phases;
   int images, in_pixels, out_pixels;  // pixels of an image
   int in_width, out_width;
-  int in_channels, out_channels;
+  int in_pitch, out_pitch, residual_pitch;  // elements from one pixel to the next
+  int out_channels;
   int filter_h, filter_w;
   int vectors;       // of channels, of a block
   int block_strips;  // strips of a block at a time: kThreads / vectors
@@ -81,7 +82,7 @@ __device__ __forceinline__ Strip strip_at(const ConvParams& p, const Axis& rows,
   Strip strip;
   strip.row = rows.start(above - image * rows.strips, Config::Rows);
   strip.column = columns.start(index - above * columns.strips, Config::Columns);
-  strip.image = uint32_t(image) * p.in_pixels * p.in_channels;
+  strip.image = uint32_t(image) * p.in_pixels * p.in_pitch;
   strip.out_image = uint32_t(image) * p.out_pixels;
   strip.in_row = rows.a * strip.row + rows.b;
   strip.in_column = columns.a * strip.column + columns.b;
@@ -175,16 +176,16 @@ __device__ __forceinline__ void add_fixed(const ConvParams& p, const Axis& rows,
   constexpr uint32_t size = sizeof(typename Config::T);
   const int stride = weight_stride(p.vectors * Config::V);
   const uint32_t inside = columns_inside<Config>(columns, strip.in_column);
-  const uint32_t step = columns.d * p.in_channels * size;
+  const uint32_t step = columns.d * p.in_pitch * size;
   const uint32_t base = (strip.image + channel) * size;
 #pragma unroll
   for (int i = 0; i < (Config::Rows - 1) * Config::Stride + Config::Filter; ++i) {
     const int row = strip.in_row + i * rows.d;
     const bool there = unsigned(row) < unsigned(rows.in);
     float x[Config::Window][Config::V];
-    load_window<Config>(
-        p.in, base + uint32_t(row * p.in_width + strip.in_column) * (p.in_channels * size), step,
-        there ? inside : 0, x);
+    load_window<Config>(p.in,
+                        base + uint32_t(row * p.in_width + strip.in_column) * (p.in_pitch * size),
+                        step, there ? inside : 0, x);
 #pragma unroll
     for (int j = 0; j < Config::Rows; ++j) {
       const int r = i - j * Config::Stride;
@@ -203,7 +204,7 @@ __device__ __forceinline__ void add_any(const ConvParams& p, const Axis& rows, c
   constexpr uint32_t size = sizeof(typename Config::T);
   const int stride = weight_stride(p.vectors * Config::V);
   const int taps = padded_taps<Config>(columns.taps);
-  const uint32_t step = columns.d * p.in_channels * size;
+  const uint32_t step = columns.d * p.in_pitch * size;
   const uint32_t base = (strip.image + channel) * size;
   for (int s = 0; s < taps; s += kTapChunk) {
     const int column = strip.in_column + s * columns.d;
@@ -214,19 +215,19 @@ __device__ __forceinline__ void add_any(const ConvParams& p, const Axis& rows, c
       const int row = strip.in_row + (first + r) * rows.d;
       if (unsigned(row) >= unsigned(rows.in)) continue;
       float x[Config::Window][Config::V];
-      load_window<Config>(p.in, base + uint32_t(row * p.in_width + column) * (p.in_channels * size),
+      load_window<Config>(p.in, base + uint32_t(row * p.in_width + column) * (p.in_pitch * size),
                           step, inside, x);
       add_taps<Config>(weights + (r * taps + s) * stride, stride, x, sum);
     }
   }
 }
 
-// Calls visit(i, j, there, offset) for the outputs (i, j) of the strip, with byte offsets; those that
-// are not `there` lie outside the tensor.
+// Calls visit(i, j, there, offset) for the outputs (i, j) of the strip, with byte offsets in a tensor
+// whose pixels lie `pitch` elements apart; those that are not `there` lie outside of it.
 template <class Config, class Visit>
 __device__ __forceinline__ void for_outputs(const ConvParams& p, const Axis& rows,
-                                            const Axis& columns, const Strip& strip, int channel,
-                                            Visit visit) {
+                                            const Axis& columns, const Strip& strip, int pitch,
+                                            int channel, Visit visit) {
 #pragma unroll
   for (int i = 0; i < Config::Rows; ++i) {
     const int row = strip.row + i * rows.spread;
@@ -235,7 +236,7 @@ __device__ __forceinline__ void for_outputs(const ConvParams& p, const Axis& row
     for (int j = 0; j < Config::Columns; ++j) {
       const int column = strip.column + j * columns.spread;
       visit(i, j, row < rows.count && column < columns.count,
-            ((pixel + columns.position(column)) * p.out_channels + channel) *
+            ((pixel + columns.position(column)) * pitch + channel) *
                 uint32_t(sizeof(typename Config::T)));
     }
   }
@@ -248,7 +249,7 @@ __device__ __forceinline__ void finish_strip(
   using T = typename Config::T;
   constexpr int V = Config::V;
   if (p.residual) {
-    for_outputs<Config>(p, rows, columns, strip, channel,
+    for_outputs<Config>(p, rows, columns, strip, p.residual_pitch, channel,
                         [&](int i, int j, bool there, uint32_t offset) {
                           float other[V];
                           widen(load_if<T, V>(there, p.residual, offset), other);
@@ -257,7 +258,7 @@ __device__ __forceinline__ void finish_strip(
                         });
   }
   activate<Config::Rows * Config::Columns * V>(&sum[0][0][0], p.activation, p.clip_min, p.clip_max);
-  for_outputs<Config>(p, rows, columns, strip, channel,
+  for_outputs<Config>(p, rows, columns, strip, p.out_pitch, channel,
                       [&](int i, int j, bool there, uint32_t offset) {
                         store_if<T, V>(there, p.out, offset, narrowed<T, V>(sum[i][j]));
                       });

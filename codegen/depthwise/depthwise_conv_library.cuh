@@ -3,7 +3,6 @@
 // ConvoyShape.swizzle is kActivations * tile + activation: a place in Tiles and an Activation.
 #pragma once
 
-#include "early_launch.cuh"
 #include "library.cuh"
 
 namespace convoy::depthwise {
@@ -40,6 +39,38 @@ struct DepthwiseConv {
   static int64_t workspace(const ConvoyShape&) { return 0; }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    return prepare_rows(s, o, compact_rows(s), state);
+  }
+
+  static int32_t prepare_strided(const ConvoyShape& s, const ConvoyOperands& o,
+                                 const ConvoyRowStrides& rows, State* state) {
+    if (int32_t code = check_rows(s, o, rows, tile_of(s).vector, tile_of(s).vector,
+                                  (kMostBytes - 1) / int64_t(sizeof(T))))
+      return code;
+    return prepare_rows(s, o, rows, state);
+  }
+
+  static int32_t launch(const State& state, cudaStream_t stream) {
+    void* arguments[] = {const_cast<ConvParams*>(&state.params)};
+    return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kThreads), arguments,
+                                      size_t(state.shared_bytes), stream));
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return launch_early(state, kThreads, constant_weights, stream);
+  }
+
+  static int32_t footprint(const State& state, ConvoyFootprint* out) {
+    return fill_footprint(state.kernel, int(state.grid.x * state.grid.y * state.grid.z), kThreads,
+                          state.shared_bytes, out);
+  }
+
+ private:
+  static constexpr int kBlocksPerSm = 8;
+
+  static int32_t prepare_rows(const ConvoyShape& s, const ConvoyOperands& o,
+                              const ConvoyRowStrides& rows, State* state) {
     if (!o.a || !o.b || !o.d) return kMissingOperand;
     const Tile tile = tile_of(s);
     for (const void* pointer : {o.a, static_cast<const void*>(o.d), o.residual, o.bias}) {
@@ -63,7 +94,7 @@ struct DepthwiseConv {
         taps = std::max(taps, p.columns[j].taps);
       }
     }
-    set_sizes(s, &p);
+    set_sizes(s, rows, &p);
     p.activation = activation_of(s);
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
@@ -88,25 +119,6 @@ struct DepthwiseConv {
     state->waits = waits(state->kernel);
     return kOk;
   }
-
-  static int32_t launch(const State& state, cudaStream_t stream) {
-    void* arguments[] = {const_cast<ConvParams*>(&state.params)};
-    return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kThreads), arguments,
-                                      size_t(state.shared_bytes), stream));
-  }
-
-  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
-                                     bool constant_weights) {
-    return launch_early(state, kThreads, constant_weights, stream);
-  }
-
-  static int32_t footprint(const State& state, ConvoyFootprint* out) {
-    return fill_footprint(state.kernel, int(state.grid.x * state.grid.y * state.grid.z), kThreads,
-                          state.shared_bytes, out);
-  }
-
- private:
-  static constexpr int kBlocksPerSm = 8;
 
   static int tile_index(const ConvoyShape& s) { return s.swizzle / kActivations; }
   static Tile tile_of(const ConvoyShape& s) { return Tiles<Filter>::list[tile_index(s)]; }

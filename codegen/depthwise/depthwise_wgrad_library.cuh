@@ -104,7 +104,7 @@ struct DepthwiseWgrad {
     p.rows[0] = row_axis(s, tile);
     p.columns[0] = column_axis(s, tile);
     p.column_phases = 1;
-    set_sizes(s, &p);
+    set_sizes(s, compact_rows(s), &p);
     const int64_t strips = int64_t(p.rows[0].strips) * p.columns[0].strips * s.n;
     set_block<T>(s, tile, strips, &p);
     const int tap_rows = Filter ? Filter : kTapChunk;

@@ -31,7 +31,8 @@ struct GroupedParams {
   const void *x, *filter, *residual, *bias;
   void* y;
   int pixels;  // of all images' outputs
-  int height, width, out_height, out_width, channels, out_channels;
+  int height, width, out_height, out_width;
+  int pitch, out_pitch, residual_pitch;  // elements from one pixel to the next
   int group_channels, group_outputs;
   int filter_h, filter_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   int depth, steps;   // of the reduction
@@ -79,7 +80,7 @@ __device__ __forceinline__ Window window_at(const GroupedParams& p, int pixel, i
   const int w = (pixel - row * p.out_width) * p.stride_w - p.pad_left;
   Window window;
   window.first =
-      uint32_t((image * p.height + h) * p.width + w) * p.channels + group * p.group_channels;
+      uint32_t((image * p.height + h) * p.width + w) * p.pitch + group * p.group_channels;
   window.rows = inside_bits(h, p.dilation_h, p.filter_h, p.height);
   window.columns = inside_bits(w, p.dilation_w, p.filter_w, p.width);
   return window;
@@ -116,7 +117,7 @@ __device__ __forceinline__ void load_group(const GroupedParams& p, int first_out
     const int pixel = row * p.dilation_h * p.width + column * p.dilation_w;
     // Row 31 is inside of no window where the filter has fewer rows: beyond the end, read nothing.
     const bool there = i < used;
-    places[i] = {there ? pixel * p.channels + channel : 0, short(there ? row : kMostGroupedFilter),
+    places[i] = {there ? pixel * p.pitch + channel : 0, short(there ? row : kMostGroupedFilter),
                  short(column)};
   }
 }
@@ -146,15 +147,16 @@ __device__ __forceinline__ void store_tile(const GroupedParams& p, int pixel, in
                                            int outputs, int first_output, float (&sum)[2]) {
   using T = typename Config::T;
   const bool there = pixel < p.pixels && output < outputs;
-  const uint32_t channel = first_output + output;
-  const uint32_t offset = (uint32_t(pixel) * p.out_channels + channel) * uint32_t(sizeof(T));
+  auto offset = [&](int pitch) {
+    return (uint32_t(pixel) * pitch + first_output + output) * uint32_t(sizeof(T));
+  };
   if (p.residual) {
     float other[2];
-    widen(load_if<T, 2>(there, p.residual, offset), other);
+    widen(load_if<T, 2>(there, p.residual, offset(p.residual_pitch)), other);
     sum[0] += other[0], sum[1] += other[1];
   }
   activate<2>(sum, p.activation, p.clip_min, p.clip_max);
-  store_if<T, 2>(there, p.y, offset, narrowed<T, 2>(sum));
+  store_if<T, 2>(there, p.y, offset(p.out_pitch), narrowed<T, 2>(sum));
 }
 
 template <class Config>

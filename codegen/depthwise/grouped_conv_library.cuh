@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "convoy/kernel_library.cuh"
-#include "early_launch.cuh"
 #include "grouped.cuh"
 #include "grouped_tiles.cuh"
+#include "strided.cuh"
 
 namespace convoy::depthwise {
 
@@ -43,64 +43,21 @@ struct GroupedConv {
     const int64_t extent =
         std::max({int64_t(s.h) + s.pad_top + s.pad_bottom, int64_t(s.w) + s.pad_left + s.pad_right,
                   int64_t(s.dilation_h) * s.r, int64_t(s.dilation_w) * s.s});
-    if (most >= int64_t(1) << 31 || y >= int64_t(1) << 30 || extent >= 1 << 15) return kTooLarge;
-    const int64_t reach = (int64_t(s.dilation_h) * s.r * s.w + int64_t(s.dilation_w) * s.s) * s.c;
-    return reach >= int64_t(1) << 31 ? kTooLarge : kOk;
+    if (most > kMostElements || y >= int64_t(1) << 30 || extent >= 1 << 15) return kTooLarge;
+    return reach(s, s.c) > kMostElements ? kTooLarge : kOk;
   }
 
   static int64_t workspace(const ConvoyShape&) { return 0; }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
-    if (!o.a || !o.b || !o.d) return kMissingOperand;
-    if (!is_aligned(o.a, 8) || !is_aligned(o.b, 8)) return kMisaligned;
-    if (!is_aligned(o.d, 4) || !is_aligned(o.residual, 4) || !is_aligned(o.bias, 4)) {
-      return kMisaligned;
-    }
-    const GroupedTile tile = tile_of(s);
-    GroupedParams& p = state->params;
-    p.x = o.a;
-    p.filter = o.b;
-    p.residual = o.residual;
-    p.bias = o.bias;
-    p.y = o.d;
-    p.pixels = s.n * s.p * s.q;
-    p.height = s.h;
-    p.width = s.w;
-    p.out_height = s.p;
-    p.out_width = s.q;
-    p.channels = s.c;
-    p.out_channels = s.k;
-    p.group_channels = s.c / s.groups;
-    p.group_outputs = s.k / s.groups;
-    p.filter_h = s.r;
-    p.filter_w = s.s;
-    p.stride_h = s.stride_h;
-    p.stride_w = s.stride_w;
-    p.dilation_h = s.dilation_h;
-    p.dilation_w = s.dilation_w;
-    p.pad_top = s.pad_top;
-    p.pad_left = s.pad_left;
-    p.depth = s.r * s.s * p.group_channels;
-    p.steps = (p.depth + kStep - 1) / kStep;
-    p.weight_pitch = pitch(s);
-    p.column_blocks = (p.group_outputs + 8 * tile.columns - 1) / (8 * tile.columns);
-    p.activation = s.swizzle % kActivations;
-    p.clip_min = s.clip_min;
-    p.clip_max = s.clip_max;
-    p.constant_weights = 0;
-    p.by_width = Divider(s.q);
-    p.by_height = Divider(s.p);
-    const int rows = kGroupedWarps * 16 * tile.rows;
-    const int across = s.groups * p.column_blocks;
-    const int needed = (p.pixels + rows - 1) / rows;
-    const int most = std::max(1, kBlocksPerSm * s.sm_count / across);
-    const int turns = (needed + std::min(most, 65535) - 1) / std::min(most, 65535);
-    state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
-    state->shared_bytes = shared_bytes(s, tile);
-    state->kernel = choose(s.swizzle / kActivations, Places());
-    state->waits = waits(state->kernel);
-    // As much as any problem takes: others of the process may share the kernel.
-    return allow_shared(state->kernel, kMostGroupedShared);
+    return prepare_rows(s, o, compact_rows(s), state);
+  }
+
+  static int32_t prepare_strided(const ConvoyShape& s, const ConvoyOperands& o,
+                                 const ConvoyRowStrides& rows, State* state) {
+    if (int32_t code = check_rows(s, o, rows, 4, 2, kMostElements)) return code;
+    if (reach(s, rows.a) > kMostElements) return kTooLarge;
+    return prepare_rows(s, o, rows, state);
   }
 
   static int32_t launch(const State& state, cudaStream_t stream) {
@@ -123,12 +80,72 @@ struct GroupedConv {
   using Places = std::make_integer_sequence<int, kGroupedTileCount>;
   static constexpr int kBlocksPerSm = 8;
 
+  static int32_t prepare_rows(const ConvoyShape& s, const ConvoyOperands& o,
+                              const ConvoyRowStrides& rows, State* state) {
+    if (!o.a || !o.b || !o.d) return kMissingOperand;
+    if (!is_aligned(o.a, 8) || !is_aligned(o.b, 8)) return kMisaligned;
+    if (!is_aligned(o.d, 4) || !is_aligned(o.residual, 4) || !is_aligned(o.bias, 4)) {
+      return kMisaligned;
+    }
+    const GroupedTile tile = tile_of(s);
+    GroupedParams& p = state->params;
+    p.x = o.a;
+    p.filter = o.b;
+    p.residual = o.residual;
+    p.bias = o.bias;
+    p.y = o.d;
+    p.pixels = s.n * s.p * s.q;
+    p.height = s.h;
+    p.width = s.w;
+    p.out_height = s.p;
+    p.out_width = s.q;
+    p.pitch = int(rows.a);
+    p.out_pitch = int(rows.d);
+    p.residual_pitch = int(rows.residual);
+    p.group_channels = s.c / s.groups;
+    p.group_outputs = s.k / s.groups;
+    p.filter_h = s.r;
+    p.filter_w = s.s;
+    p.stride_h = s.stride_h;
+    p.stride_w = s.stride_w;
+    p.dilation_h = s.dilation_h;
+    p.dilation_w = s.dilation_w;
+    p.pad_top = s.pad_top;
+    p.pad_left = s.pad_left;
+    p.depth = s.r * s.s * p.group_channels;
+    p.steps = (p.depth + kStep - 1) / kStep;
+    p.weight_pitch = pitch(s);
+    p.column_blocks = (p.group_outputs + 8 * tile.columns - 1) / (8 * tile.columns);
+    p.activation = s.swizzle % kActivations;
+    p.clip_min = s.clip_min;
+    p.clip_max = s.clip_max;
+    p.constant_weights = 0;
+    p.by_width = Divider(s.q);
+    p.by_height = Divider(s.p);
+    const int of_block = kGroupedWarps * 16 * tile.rows;
+    const int across = s.groups * p.column_blocks;
+    const int needed = (p.pixels + of_block - 1) / of_block;
+    const int most = std::max(1, kBlocksPerSm * s.sm_count / across);
+    const int turns = (needed + std::min(most, 65535) - 1) / std::min(most, 65535);
+    state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
+    state->shared_bytes = shared_bytes(s, tile);
+    state->kernel = choose(s.swizzle / kActivations, Places());
+    state->waits = waits(state->kernel);
+    // As much as any problem takes: others of the process may share the kernel.
+    return allow_shared(state->kernel, kMostGroupedShared);
+  }
+
   static bool is_aligned(const void* pointer, int bytes) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
   }
 
   static GroupedTile tile_of(const ConvoyShape& s) {
     return kGroupedTiles[s.swizzle / kActivations];
+  }
+
+  // Elements from the first input of a window to the last one, of pixels that lie `pitch` apart.
+  static int64_t reach(const ConvoyShape& s, int64_t pitch) {
+    return (int64_t(s.dilation_h) * s.r * s.w + int64_t(s.dilation_w) * s.s) * pitch;
   }
 
   // Elements of an output's weights: whole steps, and 8 words more than a multiple of 32, so that

@@ -7,6 +7,7 @@
 
 #include "conv.cuh"
 #include "convoy/kernel_library.cuh"
+#include "strided.cuh"
 
 namespace convoy::depthwise {
 
@@ -63,15 +64,17 @@ inline bool is_aligned(const void* pointer, int bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// Sizes of input and output; those of dgrad are exchanged.
-inline void set_sizes(const ConvoyShape& s, ConvParams* p) {
+// Sizes of input and output, whose pixels lie `rows` apart; those of dgrad are exchanged.
+inline void set_sizes(const ConvoyShape& s, const ConvoyRowStrides& rows, ConvParams* p) {
   const bool dgrad = s.op == CONVOY_DGRAD;
   p->images = s.n;
   p->in_width = dgrad ? s.q : s.w;
   p->in_pixels = dgrad ? s.p * s.q : s.h * s.w;
   p->out_width = dgrad ? s.w : s.q;
   p->out_pixels = dgrad ? s.h * s.w : s.p * s.q;
-  p->in_channels = s.c;
+  p->in_pitch = int(rows.a);
+  p->out_pitch = int(rows.d);
+  p->residual_pitch = int(rows.residual);
   p->out_channels = s.k;
   p->filter_h = s.r;
   p->filter_w = s.s;

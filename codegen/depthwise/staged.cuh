@@ -23,7 +23,8 @@ using sm90::Divider;
 struct StagedParams {
   const void *x, *filter, *residual, *bias;
   void* y;
-  int images, height, width, out_height, out_width, channels, out_channels;
+  int images, height, width, out_height, out_width, channels;
+  int pitch, out_pitch, residual_pitch;  // elements from one pixel to the next
   int groups, group_channels, group_outputs;
   int filter_w, stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   int depth;  // of the reduction
@@ -94,7 +95,7 @@ __device__ __forceinline__ void stage_inputs(const StagedParams& p, const TileOr
     const bool there = image < p.images && unsigned(h) < unsigned(p.height) &&
                        unsigned(w) < unsigned(p.width) && first_channel + channel < p.channels;
     const uint32_t from =
-        uint32_t((image * p.height + h) * p.width + w) * p.channels + first_channel + channel;
+        uint32_t((image * p.height + h) * p.width + w) * p.pitch + first_channel + channel;
     copy_async<V * sizeof(T)>(there, inputs + pixel * b.input_pitch + channel,
                               static_cast<const T*>(p.x) + (there ? from : 0));
   }
@@ -178,23 +179,23 @@ struct Sums {
 
 // Stores V outputs of a pixel.
 template <class T, int V>
-__device__ __forceinline__ void store_outputs(const StagedParams& p, bool there, uint32_t element,
-                                              float (&sum)[V]) {
-  const uint32_t offset = element * uint32_t(sizeof(T));
+__device__ __forceinline__ void store_outputs(const StagedParams& p, bool there, uint32_t pixel,
+                                              int channel, float (&sum)[V]) {
+  auto offset = [&](int pitch) { return (pixel * pitch + channel) * uint32_t(sizeof(T)); };
   if (p.residual) {
     float other[V];
-    widen(load_if<T, V>(there, p.residual, offset), other);
+    widen(load_if<T, V>(there, p.residual, offset(p.residual_pitch)), other);
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += other[v];
   }
   activate<V>(sum, p.activation, p.clip_min, p.clip_max);
-  store_if<T, V>(there, p.y, offset, narrowed<T, V>(sum));
+  store_if<T, V>(there, p.y, offset(p.out_pitch), narrowed<T, V>(sum));
 }
 
 // Stores a pixel's outputs of a lane: four at a time of two column tiles, two of a last one.
 template <class Config>
-__device__ __forceinline__ void store_pixel(const StagedParams& p, bool there, uint32_t first,
-                                            int outputs, int quad,
+__device__ __forceinline__ void store_pixel(const StagedParams& p, bool there, uint32_t pixel,
+                                            int first, int outputs, int quad,
                                             const float (&sum)[Config::ColumnTiles][4], int half) {
   using T = typename Config::T;
 #pragma unroll
@@ -202,13 +203,13 @@ __device__ __forceinline__ void store_pixel(const StagedParams& p, bool there, u
     const int output = Config::output_of(j, 2 * quad);
     float four[4] = {sum[j][2 * half], sum[j][2 * half + 1], sum[j + 1][2 * half],
                      sum[j + 1][2 * half + 1]};
-    store_outputs<T, 4>(p, there && output < outputs, first + output, four);
+    store_outputs<T, 4>(p, there && output < outputs, pixel, first + output, four);
   }
   if constexpr (Config::ColumnTiles % 2) {
     constexpr int j = Config::ColumnTiles - 1;
     const int output = Config::output_of(j, 2 * quad);
     float two[2] = {sum[j][2 * half], sum[j][2 * half + 1]};
-    store_outputs<T, 2>(p, there && output < outputs, first + output, two);
+    store_outputs<T, 2>(p, there && output < outputs, pixel, first + output, two);
   }
 }
 
@@ -254,8 +255,7 @@ __device__ __forceinline__ void compute(const StagedParams& p, const TileOrigin&
     const int w = origin.column + pixel.column;
     const bool there = index < pixels && image < p.images && h < p.out_height && w < p.out_width;
     const uint32_t output = uint32_t((image * p.out_height + h) * p.out_width + w);
-    store_pixel<Config>(p, there, output * p.out_channels + first_output, outputs, quad,
-                        sums.of[i / 2], i % 2);
+    store_pixel<Config>(p, there, output, first_output, outputs, quad, sums.of[i / 2], i % 2);
   }
 }
 

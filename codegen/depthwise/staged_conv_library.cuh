@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "convoy/kernel_library.cuh"
-#include "early_launch.cuh"
 #include "staged.cuh"
+#include "strided.cuh"
 
 namespace convoy::depthwise {
 
@@ -40,7 +40,7 @@ struct StagedConv {
     const int64_t extent =
         std::max({int64_t(s.h) + s.pad_top + s.pad_bottom, int64_t(s.w) + s.pad_left + s.pad_right,
                   int64_t(s.dilation_h) * s.r, int64_t(s.dilation_w) * s.s});
-    if (most >= int64_t(1) << 31 || y >= int64_t(1) << 30 || extent >= 1 << 15) return kTooLarge;
+    if (most > kMostElements || y >= int64_t(1) << 30 || extent >= 1 << 15) return kTooLarge;
     const StagedTile tile = tile_of(s);
     return staged_block(s, tile).shared_bytes(tile, 1) > kMostStagedShared ? kTooLarge : kOk;
   }
@@ -48,6 +48,39 @@ struct StagedConv {
   static int64_t workspace(const ConvoyShape&) { return 0; }
 
   static int32_t prepare(const ConvoyShape& s, const ConvoyOperands& o, State* state) {
+    return prepare_rows(s, o, compact_rows(s), state);
+  }
+
+  static int32_t prepare_strided(const ConvoyShape& s, const ConvoyOperands& o,
+                                 const ConvoyRowStrides& rows, State* state) {
+    if (int32_t code = check_rows(s, o, rows, 4, 4, kMostElements)) return code;
+    return prepare_rows(s, o, rows, state);
+  }
+
+  static int32_t launch(const State& state, cudaStream_t stream) {
+    void* arguments[] = {const_cast<StagedParams*>(&state.params)};
+    return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kStagedThreads), arguments,
+                                      size_t(state.shared_bytes), stream));
+  }
+
+  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
+                                     bool constant_weights) {
+    return launch_early(state, kStagedThreads, constant_weights, stream);
+  }
+
+  static int32_t footprint(const State& state, ConvoyFootprint* out) {
+    return fill_footprint(state.kernel, int(state.grid.x * state.grid.y), kStagedThreads,
+                          state.shared_bytes, out);
+  }
+
+ private:
+  using Places = std::make_integer_sequence<int, kStagedTileCount>;
+  // Blocks that run on an SM at a time, as its registers and its shared memory allow.
+  static constexpr int kBlocksPerSm = 4;
+  static constexpr int64_t kSharedPerSm = 224 << 10;
+
+  static int32_t prepare_rows(const ConvoyShape& s, const ConvoyOperands& o,
+                              const ConvoyRowStrides& rows, State* state) {
     if (!o.a || !o.b || !o.d) return kMissingOperand;
     if (!is_aligned(o.a, 8) || !is_aligned(o.b, 8) || !is_aligned(o.d, 8)) return kMisaligned;
     if (!is_aligned(o.residual, 8) || !is_aligned(o.bias, 4)) return kMisaligned;
@@ -75,7 +108,9 @@ struct StagedConv {
          s.p,
          s.q,
          s.c,
-         s.k,
+         int(rows.a),
+         int(rows.d),
+         int(rows.residual),
          s.groups,
          channels,
          outputs,
@@ -93,7 +128,7 @@ struct StagedConv {
          tile_columns,
          tiles,
          twice && turns > 1 ? 2 : 1};
-    p.input_vector = vector(s.c, block.groups * channels, o.a);
+    p.input_vector = vector(rows.a, block.groups * channels, o.a);
     p.weight_vector = vector(p.depth, p.depth, o.b);
     p.activation = s.swizzle % kActivations;
     p.clip_min = s.clip_min;
@@ -114,37 +149,15 @@ struct StagedConv {
     return allow_shared(state->kernel, kMostStagedShared);
   }
 
-  static int32_t launch(const State& state, cudaStream_t stream) {
-    void* arguments[] = {const_cast<StagedParams*>(&state.params)};
-    return from_cuda(cudaLaunchKernel(state.kernel, state.grid, dim3(kStagedThreads), arguments,
-                                      size_t(state.shared_bytes), stream));
-  }
-
-  static int32_t launch_programmatic(const State& state, cudaStream_t stream,
-                                     bool constant_weights) {
-    return launch_early(state, kStagedThreads, constant_weights, stream);
-  }
-
-  static int32_t footprint(const State& state, ConvoyFootprint* out) {
-    return fill_footprint(state.kernel, int(state.grid.x * state.grid.y), kStagedThreads,
-                          state.shared_bytes, out);
-  }
-
- private:
-  using Places = std::make_integer_sequence<int, kStagedTileCount>;
-  // Blocks that run on an SM at a time, as its registers and its shared memory allow.
-  static constexpr int kBlocksPerSm = 4;
-  static constexpr int64_t kSharedPerSm = 224 << 10;
-
   static bool is_aligned(const void* pointer, int bytes) {
     return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
   }
 
   static int parts(int length, int part) { return (length + part - 1) / part; }
 
-  // Elements that may be copied at a time: of pixels of so many channels, a part of each, from here.
-  static int vector(int channels, int part, const void* from) {
-    return channels % 8 || part % 8 || !is_aligned(from, 16) ? 4 : 8;
+  // Elements that may be copied at a time: of pixels that lie so far apart, a part of each, from here.
+  static int vector(int64_t pitch, int part, const void* from) {
+    return pitch % 8 || part % 8 || !is_aligned(from, 16) ? 4 : 8;
   }
 
   static StagedTile tile_of(const ConvoyShape& s) { return kStagedTiles[s.swizzle / kActivations]; }

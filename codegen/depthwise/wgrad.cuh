@@ -34,13 +34,13 @@ __device__ __forceinline__ void add_strip(const ConvParams& p, const Strip& stri
     widen(load_if<T, V>(there, p.filter, (pixel * p.out_channels + channel) * size), dy[i]);
   }
   const uint32_t inside = columns_inside<Config>(columns, strip.in_column);
-  const uint32_t step = columns.d * p.in_channels * size;
+  const uint32_t step = columns.d * p.in_pitch * size;
 #pragma unroll
   for (int r = 0; r < Config::Taps; ++r) {
     if (!Config::Filter && first_tap_row + r >= rows.taps) break;
     const int row = strip.in_row + r * rows.d;
     const bool there = unsigned(row) < unsigned(rows.in);
-    const uint32_t first = uint32_t(row * p.in_width + strip.in_column) * p.in_channels;
+    const uint32_t first = uint32_t(row * p.in_width + strip.in_column) * p.in_pitch;
     float x[Config::Window][V];
     load_window<Config>(p.in, (strip.image + first + in_channel) * size, step, there ? inside : 0,
                         x);

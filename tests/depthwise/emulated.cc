@@ -22,13 +22,27 @@ using namespace convoy::depthwise;
 
 int32_t without_gpu(int32_t code) { return code >= convoy::kCuda ? 0 : code; }
 
+// What a launch is given, and how far its pixels lie apart where they are not compact.
+struct Given {
+  const ConvoyOperands* operands;
+  const ConvoyRowStrides* rows;
+};
+
+template <class Kernel, class Params>
+int32_t prepare(const ConvoyShape& shape, const Given& given, typename Kernel::State* state) {
+  if constexpr (!std::is_same<Params, WgradParams>::value) {
+    if (given.rows) return Kernel::prepare_strided(shape, *given.operands, *given.rows, state);
+  }
+  return Kernel::prepare(shape, *given.operands, state);
+}
+
 template <class Kernel, class Params, class Launch>
-int32_t run(const ConvoyShape& shape, const ConvoyOperands* operands, Launch launch,
-            float* memory = weights, int threads = kThreads) {
+int32_t run(const ConvoyShape& shape, const Given& given, Launch launch, float* memory = weights,
+            int threads = kThreads) {
   if (int32_t code = Kernel::check(shape)) return code;
-  if (!operands) return 0;
+  if (!given.operands) return 0;
   typename Kernel::State state;
-  if (int32_t code = without_gpu(Kernel::prepare(shape, *operands, &state))) return code;
+  if (int32_t code = without_gpu(prepare<Kernel, Params>(shape, given, &state))) return code;
   auto* kernel = reinterpret_cast<void (*)(Params)>(const_cast<void*>(state.kernel));
   emulator::launch(state.grid, dim3(threads), memory, size_t(state.shared_bytes),
                    [&] { kernel(state.params); });
@@ -37,15 +51,15 @@ int32_t run(const ConvoyShape& shape, const ConvoyOperands* operands, Launch lau
 }
 
 template <class T, int Filter>
-int32_t run_conv(const ConvoyShape& shape, const ConvoyOperands* operands) {
+int32_t run_conv(const ConvoyShape& shape, const Given& given) {
   using Kernel = DepthwiseConv<T, Filter>;
-  return run<Kernel, ConvParams>(shape, operands, [](const typename Kernel::State&) {});
+  return run<Kernel, ConvParams>(shape, given, [](const typename Kernel::State&) {});
 }
 
 template <class T, int Filter>
-int32_t run_wgrad(const ConvoyShape& shape, const ConvoyOperands* operands) {
+int32_t run_wgrad(const ConvoyShape& shape, const Given& given) {
   using Kernel = DepthwiseWgrad<T, Filter>;
-  return run<Kernel, WgradParams>(shape, operands, [](const typename Kernel::State& state) {
+  return run<Kernel, WgradParams>(shape, given, [](const typename Kernel::State& state) {
     typename Kernel::Sum sum(state);
     emulator::launch(sum.grid, sum.block(), weights, sum.kSharedBytes, [&] {
       sum_slices<T>(sum.slices, sum.dw, sum.slice_count, sum.channels, sum.taps);
@@ -54,18 +68,18 @@ int32_t run_wgrad(const ConvoyShape& shape, const ConvoyOperands* operands) {
 }
 
 template <class T, int Filter>
-int32_t run_op(const ConvoyShape& shape, const ConvoyOperands* operands) {
-  return shape.op == CONVOY_WGRAD ? run_wgrad<T, Filter>(shape, operands)
-                                  : run_conv<T, Filter>(shape, operands);
+int32_t run_op(const ConvoyShape& shape, const Given& given) {
+  return shape.op == CONVOY_WGRAD ? run_wgrad<T, Filter>(shape, given)
+                                  : run_conv<T, Filter>(shape, given);
 }
 
 template <class T>
-int32_t run_filter(int filter, const ConvoyShape& shape, const ConvoyOperands* operands) {
+int32_t run_filter(int filter, const ConvoyShape& shape, const Given& given) {
   switch (filter) {
-    case 3: return run_op<T, 3>(shape, operands);
-    case 5: return run_op<T, 5>(shape, operands);
-    case 7: return run_op<T, 7>(shape, operands);
-    default: return run_op<T, 0>(shape, operands);
+    case 3: return run_op<T, 3>(shape, given);
+    case 5: return run_op<T, 5>(shape, given);
+    case 7: return run_op<T, 7>(shape, given);
+    default: return run_op<T, 0>(shape, given);
   }
 }
 
@@ -91,10 +105,11 @@ int copy_tile(bool wgrad, int index, int* out) {
 }  // namespace
 
 // The grouped convolution of __half, as run_depthwise.
-extern "C" int32_t run_grouped(const ConvoyShape* shape, const ConvoyOperands* operands) {
+extern "C" int32_t run_grouped(const ConvoyShape* shape, const ConvoyOperands* operands,
+                               const ConvoyRowStrides* rows) {
   using Kernel = GroupedConv<__half>;
   return run<Kernel, GroupedParams>(
-      *shape, operands, [](const Kernel::State&) {}, shared, kGroupedThreads);
+      *shape, {operands, rows}, [](const Kernel::State&) {}, shared, kGroupedThreads);
 }
 
 extern "C" int grouped_tile_at(int index, int* out) {
@@ -104,10 +119,11 @@ extern "C" int grouped_tile_at(int index, int* out) {
 }
 
 // The staged one of __half, as run_depthwise.
-extern "C" int32_t run_staged(const ConvoyShape* shape, const ConvoyOperands* operands) {
+extern "C" int32_t run_staged(const ConvoyShape* shape, const ConvoyOperands* operands,
+                              const ConvoyRowStrides* rows) {
   using Kernel = StagedConv<__half>;
   return run<Kernel, StagedParams>(
-      *shape, operands, [](const Kernel::State&) {}, shared, kStagedThreads);
+      *shape, {operands, rows}, [](const Kernel::State&) {}, shared, kStagedThreads);
 }
 
 extern "C" int staged_tile_at(int index, int* out) {
@@ -116,11 +132,12 @@ extern "C" int staged_tile_at(int index, int* out) {
   return 1;
 }
 
-// Runs a problem in an element type of `bytes` (2: half), or checks it where there are no operands.
+// Runs a problem in an element type of `bytes` (2: half), or checks it where there are no operands;
+// compact ones without `rows`.
 extern "C" int32_t run_depthwise(int bytes, int filter, const ConvoyShape* shape,
-                                 const ConvoyOperands* operands) {
-  return bytes == 2 ? run_filter<__half>(filter, *shape, operands)
-                    : run_filter<float>(filter, *shape, operands);
+                                 const ConvoyOperands* operands, const ConvoyRowStrides* rows) {
+  return bytes == 2 ? run_filter<__half>(filter, *shape, {operands, rows})
+                    : run_filter<float>(filter, *shape, {operands, rows});
 }
 
 // Workspace bytes of a wgrad.

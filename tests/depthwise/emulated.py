@@ -27,6 +27,16 @@ _SOURCE = Path(__file__).with_name("emulated.cc")
 DTYPES = {"float16": np.float16, "float32": np.float32}
 
 
+class RowStrides(ctypes.Structure):
+    """``ConvoyRowStrides``: elements from one pixel to the next."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("a", "residual", "d")]
+
+
+def _row_stride(array: np.ndarray) -> int:
+    return array.strides[-2] // array.itemsize
+
+
 class Kernels:
     """The libraries' checks, workspaces and launches, without a GPU."""
 
@@ -43,10 +53,23 @@ class Kernels:
         size, shape = DTYPE_BYTES[launch.kernel.dtype], _shape(launch, w, sm_count)
         return self._library.wgrad_workspace(size, launch.kernel.filter, ctypes.byref(shape))
 
-    def run(self, launch: Launch, w: Workload, arrays: dict, sm_count: int) -> np.ndarray:
-        """The result of a launch: operands by name, as ``Workload.operand_shapes`` has them."""
-        _, size, _ = w.operand_shapes()[-1]
-        out = np.full(size, np.nan, DTYPES[w.dtype])
+    def run(
+        self,
+        launch: Launch,
+        w: Workload,
+        arrays: dict[str, np.ndarray],
+        sm_count: int,
+        out: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The result of a launch: operands by name, as ``Workload.operand_shapes`` has them. With
+        an ``out`` to write to, it and what is read may be slices of the channels of wider
+        arrays."""
+        rows = None
+        if out is None:
+            _, size, _ = w.operand_shapes()[-1]
+            out = np.full(size, np.nan, DTYPES[w.dtype])
+        else:
+            rows = RowStrides(*map(_row_stride, (arrays["x"], arrays.get("residual", out), out)))
         a, b = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[w.op]
         bytes_of_workspace = self.workspace(launch, w, sm_count) if w.op == "wgrad" else 0
         workspace = np.full(bytes_of_workspace // 4 + 64, np.nan, np.float32)
@@ -55,19 +78,29 @@ class Kernels:
             *(address[a], address[b], address.get("residual"), address.get("bias"), None, None),
             *(out.ctypes.data, None, workspace.ctypes.data),
         )
-        code = self._run(launch, _shape(launch, w, sm_count), operands)
+        code = self._run(launch, _shape(launch, w, sm_count), operands, rows)
         assert code == 0, f"{launch.label} declines {w.key} ({code})"
         assert np.isnan(workspace[-64:]).all(), "written beyond the workspace"
         return out
 
-    def _run(self, launch: Launch, shape: Shape, operands: Operands | None) -> int:
-        size, pointer = DTYPE_BYTES[launch.kernel.dtype], operands and ctypes.byref(operands)
+    def _run(
+        self,
+        launch: Launch,
+        shape: Shape,
+        operands: Operands | None,
+        rows: RowStrides | None = None,
+    ) -> int:
+        given = (
+            ctypes.byref(shape),
+            operands and ctypes.byref(operands),
+            rows and ctypes.byref(rows),
+        )
         if isinstance(launch.kernel, GroupedKernel):
-            return self._library.run_grouped(ctypes.byref(shape), pointer)
+            return self._library.run_grouped(*given)
         if isinstance(launch.kernel, StagedKernel):
-            return self._library.run_staged(ctypes.byref(shape), pointer)
-        kernel = launch.kernel.filter
-        return self._library.run_depthwise(size, kernel, ctypes.byref(shape), pointer)
+            return self._library.run_staged(*given)
+        size = DTYPE_BYTES[launch.kernel.dtype]
+        return self._library.run_depthwise(size, launch.kernel.filter, *given)
 
     def grouped_tiles(self) -> tuple[grouped.Tile, ...]:
         """The tiles of the grouped convolution."""

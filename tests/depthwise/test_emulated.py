@@ -71,8 +71,20 @@ def test_every_grouped_tile_is_right(kernels, w, seed, sm_count):
     check_all_tiles(kernels, w, seed, sm_count)
 
 
-def check_all_tiles(kernels, w, seed, sm_count):
-    """All candidates of a workload, if there are some, against float64."""
+@settings(max_examples=40)
+@given(
+    w=st.one_of(depthwise(ops=("fprop",)), grouped()),
+    seed=st.integers(0, 99),
+    around=st.tuples(*[st.sampled_from([0, 8, 24])] * 6),
+)
+def test_every_tile_takes_slices(kernels, w, seed, around):
+    """Of wider tensors, whose other channels are neither read nor written."""
+    check_all_tiles(kernels, w, seed, 4, around)
+
+
+def check_all_tiles(kernels, w, seed, sm_count, around=None):
+    """All candidates of a workload, if there are some, against float64; ``around`` are channels
+    before and behind what is read, the residual and what is written."""
     found = BACKEND.propose(w, Device())
     if isinstance(found, Decline):
         return
@@ -81,9 +93,31 @@ def check_all_tiles(kernels, w, seed, sm_count):
     want = expected(w, given)
     for candidate in found:
         launch = BACKEND.launch_of(candidate)
-        got = kernels.run(launch, w, given, sm_count).astype(np.float64)
-        error = np.linalg.norm(got - want) / max(np.linalg.norm(want), 1e-9)
+        if around is None:
+            got = kernels.run(launch, w, given, sm_count)
+        else:
+            got = run_on_slices(kernels, launch, w, given, sm_count, around)
+        error = np.linalg.norm(got.astype(np.float64) - want) / max(np.linalg.norm(want), 1e-9)
         assert error < TOLERANCE[w.dtype], f"{launch.label}: {error}"
+
+
+def run_on_slices(kernels, launch, w, given, sm_count, around):
+    """The result where operands are slices of tensors of channels that fill vectors."""
+    _, size, _ = w.operand_shapes()[-1]
+    whole = {name: given[name] for name in ("x", "residual") if name in given}
+    whole["y"] = np.full(size, np.nan, emulated.DTYPES[w.dtype])
+    inner = {}
+    for name, before, behind in zip(("y", "x", "residual"), around[:3], around[3:], strict=True):
+        if name in whole:
+            own = whole[name].shape[-1]
+            edges = (before, behind + -own % 8)
+            wide = np.pad(whole[name], [(0, 0)] * 3 + [edges], constant_values=np.nan)
+            inner[name] = wide[..., before : before + own]
+            whole[name] = wide
+    out = kernels.run(launch, w, {**given, **inner}, sm_count, inner["y"])
+    edges = np.delete(whole["y"], range(around[0], around[0] + size[-1]), axis=-1)
+    assert np.isnan(edges).all(), "written beyond the slice"
+    return out
 
 
 @settings(max_examples=300)

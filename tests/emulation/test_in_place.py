@@ -41,7 +41,7 @@ class Builder:
                 self.known.append(self._conv(x))
                 for _ in range(steps):
                     made = self.rng.choice(
-                        (self._conv, self._conv, self._pointwise, self._pool, self._sum)
+                        (self._conv, self._depthwise, self._pointwise, self._pool, self._sum)
                     )
                     self.known.append(made(self.rng.choice(self.known[-4:])))
                     if self.rng.random() < 0.4:
@@ -65,6 +65,11 @@ class Builder:
         padding = (width // 2,) * 2
         y = op.nn.conv2d(x, relax.const(filters.astype("float16")), padding=padding)
         return self._emit(op.nn.relu(self._emit(y))) if self.rng.random() < 0.7 else self._emit(y)
+
+    def _depthwise(self, x: relax.Var) -> relax.Var:
+        channels = int(x.ty.shape[1])
+        filters = self.values.uniform(-1 / 3, 1 / 3, (channels, 1, 3, 3)).astype("float16")
+        return self._emit(op.nn.conv2d(x, relax.const(filters), padding=(1, 1), groups=channels))
 
     def _pointwise(self, x: relax.Var) -> relax.Var:
         return self._emit(self.rng.choice((op.nn.silu, op.tanh, op.nn.relu))(x))

@@ -29,6 +29,11 @@ WORKLOADS = [
     Workload("fprop", 4, 12, 12, 24, 136, 1, 1),
     Workload("fprop", 2, 9, 9, 8, 32, 7, 7),  # a row of taps is read as one
     Workload("matmul", 300, 1, 1, 128, 264, 1, 1),
+    *(
+        Workload("fprop", 2, 17, 19, 48, 48, r, r, (step, step), (r // 2,) * 4, groups=48)
+        for r, step in ((3, 1), (3, 2), (5, 1), (7, 2), (9, 1))
+    ),
+    Workload("fprop", 2, 14, 13, 48, 96, 3, 3, padding=(1, 1, 1, 1), groups=3),
 ]
 EPILOGUES = [
     Epilogue(),
@@ -86,7 +91,7 @@ def check(workload: Workload, candidate: Candidate, device: Device, seed: int) -
     return True
 
 
-@pytest.mark.parametrize("backend", ["cutlass", "cublaslt", "hopper"])
+@pytest.mark.parametrize("backend", ["cutlass", "cublaslt", "hopper", "depthwise"])
 @pytest.mark.parametrize("epilogue", EPILOGUES, ids=lambda e: e.name or "plain")
 def test_slices(epilogue: Epilogue, backend: str) -> None:
     device = present_device()
@@ -99,5 +104,5 @@ def test_slices(epilogue: Epilogue, backend: str) -> None:
             compared += sum(check(workload, candidate, device, seed) for candidate in answer)
     if backend == "cublaslt" and epilogue.activation == "silu":
         assert not compared, "which has no such epilogue"
-    elif device.arch == 90 or backend == "cublaslt":
+    elif device.arch == 90 or backend in ("cublaslt", "depthwise"):
         assert compared

@@ -46,8 +46,16 @@ def depthwise_backend(limit: int = 6) -> KernelBackend[DepthwiseKernel]:
         tensor_cores=False,
         estimate_us=_estimate_us,
         is_programmatic=lambda kernel: not isinstance(kernel, WgradKernel),
+        sliced=_sliced,
     )
     return KernelBackend(family)
+
+
+def _sliced(
+    kernel: DepthwiseKernel, workload: Workload
+) -> tuple[DepthwiseKernel, frozenset[str]] | None:
+    """Forward, all kernels take any strides."""
+    return (kernel, frozenset({"x", "residual", "y"})) if workload.op == "fprop" else None
 
 
 def _rules(launch: Launch) -> ModuleType:

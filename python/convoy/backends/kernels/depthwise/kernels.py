@@ -21,7 +21,7 @@ class DepthwiseLibrary(ExportedTemplate):
     dilations, and runs on every GPU from sm_80 on."""
 
     folder: ClassVar[str] = "depthwise"
-    export: ClassVar[str] = "CONVOY_EXPORT_DEPTHWISE(Kernel)"
+    export: ClassVar[str] = "CONVOY_EXPORT_STRIDED_DEPTHWISE(Kernel)"
     dtype: str
 
     @property
