@@ -30,6 +30,7 @@ The passes, in order:
     IntegerArithmetic    convolutions and matmuls of dequantized data and weights -> of int8
     MoveReshapes         reshapes of matrix products behind what is fused with them
     ExpandTrainingNorms  training batch norm -> statistics and elementwise parts
+    SplitElementwise     scales, shifts and activations of concatenated convolutions -> of each
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
     FoldData             scales and shifts of data into the weights that read it
@@ -59,6 +60,7 @@ from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .common_calls import EliminateCommonCalls
+from .concatenated import SplitElementwise
 from .covering_filters import FlattenCovered
 from .few_outputs import FoldFewOutputs
 from .height_one import HeightOne
@@ -165,6 +167,7 @@ def passes(dtype: str) -> list[Pass]:
         IntegerArithmetic(),
         MoveReshapes(),
         ExpandTrainingNorms(),
+        SplitElementwise(),
         FoldAffine(),
         MergeBranches(),
         FoldData(dtype),
