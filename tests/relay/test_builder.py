@@ -238,3 +238,33 @@ class TestStructuralEquality:
     def test_different(self, a: Any, b: Any) -> None:
         assert not relay.structural_equal(a, b)
         assert relay.structural_equal(a, a)
+
+
+def test_nodes_show_themselves_in_lists() -> None:
+    found = [X, relay.GlobalVar("main"), relay.op.get("nn.relu")]
+    assert repr(found) == "[Var(x, ty=Tensor[(1, 4, 8, 8), float32]), GlobalVar(main), Op(nn.relu)]"
+
+
+def test_operators_say_how_they_fuse() -> None:
+    kinds = relay.op.op.OpPattern
+    found = [relay.op.get(name).get_attr("TOpPattern") for name in ("exp", "nn.conv2d", "argsort")]
+    assert found == [kinds.ELEMWISE, kinds.OUT_ELEMWISE_FUSABLE, kinds.OPAQUE]
+    assert {"exp", "nn.conv2d", "argsort"} <= set(relay.op.get("exp").list_op_names())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: relay.Call(relay.op.get("add"), [X, 1]), "int as operator or argument.*const"),
+        (lambda: relay.Call("add", [X, X]), "str as operator or argument of a call.*op.get"),
+        (lambda: relay.Tuple([X, 1.5]), "float as field of a tuple; expected an expression"),
+        (lambda: relay.Function([relay.const(1)], X), "Constant as parameter; expected a Var"),
+        (lambda: relay.Function([X], relay.split(X, 2, 1)), "TupleWrapper as body.*astuple"),
+        (lambda: relay.TupleGetItem(relay.split(X, 2, 1), 0), "TupleWrapper as tuple.*astuple"),
+        (lambda: relay.Let(X + X, X, X), "Call as variable of a let; expected a Var"),
+        (lambda: relay.If(True, X, X), "bool as condition or branch of an if"),
+    ],
+)
+def test_parts_that_are_no_expressions(make: Any, words: str) -> None:
+    with pytest.raises(RelayTypeError, match=words):
+        make()

@@ -67,8 +67,11 @@ def test_options_of_a_command_line() -> None:
     assert list(target.attrs["libs"]) == ["cudnn"]
     assert int(target.attrs["max_num_threads"]) == 512
     assert tvm.target.Target("cutlass").kind.name == "cutlass"
-    with pytest.raises(InvalidOption, match="-libs=cudnn"):
-        tvm.target.Target("cuda cudnn")
+    target = tvm.target.Target("llvm -num-cores 4 -mcpu=core-avx2 --system-lib -runtime=c++")
+    assert (int(target.attrs["num-cores"]), target.attrs["mcpu"]) == (4, "core-avx2")
+    for wrong in ("cuda cudnn", "cuda -arch="):
+        with pytest.raises(InvalidOption, match="-libs=cudnn"):
+            tvm.target.Target(wrong)
 
 
 def test_other_names_are_those_of_tvm() -> None:
@@ -76,6 +79,7 @@ def test_other_names_are_those_of_tvm() -> None:
 
     assert tvm.cuda is installed.cuda is tvm.gpu
     assert tvm.ir.Range is installed.ir.Range
+    tvm.testing.assert_allclose(1.0, 1.0)
     with pytest.raises(AttributeError):
         tvm.nothing_of_that_name  # noqa: B018
 

@@ -91,6 +91,18 @@ def test_unknown_sizes_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         machine.run(x, np.concatenate([y, y]))
 
 
+def test_sizes_that_are_variables_of_tvm() -> None:
+    n = tvm.te.var("n")
+    x, y = relay.var("x", shape=(n, 3)), relay.var("y", shape=(n + 1, 3))
+    both = relay.concatenate([relay.nn.relu(x), y], axis=0)
+    exe = relay.vm.compile(relay.Function([x, y], both), "llvm")
+    machine = relay.vm.VirtualMachine(exe, tvm.cpu())
+    for size in (2, 5):
+        a, b = (RNG.uniform(-1, 1, (rows, 3)).astype("float32") for rows in (size, size + 1))
+        want = np.concatenate([np.maximum(a, 0), b])
+        np.testing.assert_array_equal(machine.run(a, b).numpy(), want)
+
+
 def test_machine_on_a_graph() -> None:
     pair = "%x: Tensor[(2), float32], %y: Tensor[(2), float32]"
     text = f"{HEAD}def @main({pair}) {{ (%x + %y, %x * %y) }}"

@@ -18,7 +18,7 @@ import numpy as np
 from convoy.relay.attrs import Array
 from convoy.relay.function_attrs import FunctionAttrs, plain_value
 from convoy.relay.lazy import tvm
-from convoy.relay.operator_call import Call, Expr, Op, define_op, op, op_call
+from convoy.relay.operator_call import Call, Expr, Op, check_parts, define_op, op, op_call
 from convoy.relay.source import Span
 from convoy.relay.types import FuncType, IncompleteType, TensorType, Type
 
@@ -35,6 +35,9 @@ class Var(Expr):
     name_hint: str
     type_annotation: Type | None = None
     span: Span | None = None
+
+    def __repr__(self) -> str:
+        return f"Var({self.name_hint}, ty={self.type_})"
 
     @property
     def vid(self) -> Var:
@@ -55,6 +58,9 @@ class GlobalVar(Expr):
 
     name_hint: str
     span: Span | None = None
+
+    def __repr__(self) -> str:
+        return f"GlobalVar({self.name_hint})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +107,7 @@ class Tuple(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fields", Array(self.fields))
+        check_parts("field of a tuple", Expr, *self.fields)
 
     def __getitem__(self, index: int) -> Expr:
         return self.fields[index]
@@ -120,6 +127,9 @@ class TupleGetItem(Expr):
     index: int
     span: Span | None = None
 
+    def __post_init__(self) -> None:
+        check_parts("tuple", Expr, self.tuple_value)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Let(Expr):
@@ -130,6 +140,10 @@ class Let(Expr):
     body: Expr
     span: Span | None = None
 
+    def __post_init__(self) -> None:
+        check_parts("variable of a let", Var, self.var)
+        check_parts("value or body of a let", Expr, self.value, self.body)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class If(Expr):
@@ -139,6 +153,10 @@ class If(Expr):
     true_branch: Expr
     false_branch: Expr
     span: Span | None = None
+
+    def __post_init__(self) -> None:
+        parts = self.cond, self.true_branch, self.false_branch
+        check_parts("condition or branch of an if", Expr, *parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,6 +172,8 @@ class Function(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "params", Array(self.params))
+        check_parts("parameter", Var, *self.params)
+        check_parts("body of a function", Expr, self.body)
         object.__setattr__(self, "type_params", tuple(self.type_params or ()))
         attrs = {key: plain_value(value) for key, value in (self.attrs or {}).items()}
         object.__setattr__(self, "attrs", FunctionAttrs(attrs))

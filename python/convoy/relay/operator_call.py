@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from convoy.errors import RelayTypeError
 from convoy.relay.attrs import Array, Attrs, make_attrs
+from convoy.relay.fusion_kinds import fusion_kind
 from convoy.relay.print_hook import print_text
-from convoy.relay.schema import op_schema
+from convoy.relay.schema import op_names, op_schema
 from convoy.relay.source import Span
 from convoy.relay.types import Type
 
@@ -109,6 +110,26 @@ def _binary(name: str, lhs: Expr, rhs: object) -> Call:
     return op_call(name, [lhs, rhs])
 
 
+def check_parts(what: str, kind: type[Expr], *parts: object) -> None:
+    """Check the parts of a node when it is made, where a script shows what it did.
+
+    Raises:
+        RelayTypeError: One is not of its kind.
+    """
+    for part in parts:
+        if not isinstance(part, kind):
+            expected = "an expression" if kind is Expr else f"a {kind.__name__}"
+            raise RelayTypeError(f"{type(part).__name__} as {what}", expected, _remedy(part, kind))
+
+
+def _remedy(part: object, kind: type[Expr]) -> str:
+    if isinstance(part, str):
+        return "relay.op.get returns an operator by its name, relay.var makes a variable"
+    if hasattr(part, "astuple"):
+        return "Take one of its fields, or astuple()"
+    return "relay.const makes a constant of numbers" if kind is Expr else "relay.var makes one"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Op(Expr):
     """A built-in operator. `op("nn.conv2d")` returns it: there is one node for each name."""
@@ -120,6 +141,14 @@ class Op(Expr):
     def get(op_name: str) -> Op:
         """Return the one node of a known operator; see `op`."""
         return op(op_name)
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """Return the names of all operators."""
+        return list(op_names())
 
     @property
     def num_inputs(self) -> int:
@@ -176,6 +205,7 @@ def op(name: str) -> Op:
     if name not in _ops:
         op_schema(name)
         _ops[name] = Op(name)
+        _ops[name].set_attr("TOpPattern", fusion_kind(name), plevel=0)
     return _ops[name]
 
 
@@ -194,6 +224,7 @@ class Call(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", Array(self.args))
+        check_parts("operator or argument of a call", Expr, self.op, *self.args)
         object.__setattr__(self, "type_args", tuple(self.type_args or ()))
 
 

@@ -252,8 +252,9 @@ class _Printer:
             return self._match(expr, block)
         if isinstance(expr, (adt.RefCreate, adt.RefRead, adt.RefWrite)):
             return self._reference(expr, block)
-        assert isinstance(expr, Var)
-        raise RelayTypeError(f"%{expr.name_hint}, which no function or let declares")
+        assert isinstance(expr, Var)  # outside of what declares it, if anything does
+        block.add(f"free_var {self._declare(expr)};")
+        return self.memo[id(expr)]
 
     def _call(self, call: ast.Call, block: _Block) -> Step:
         items = []

@@ -233,3 +233,9 @@ def test_attributes_with_dots_come_last() -> None:
     function = relay.Function([x], x, attrs={"relay.reshape_only": 1, "Primitive": 1})
     head = function.astext().splitlines()[1]
     assert head.startswith("fn (%x: Tensor[(2), float32], Primitive=1, relay.reshape_only=1)")
+
+
+def test_variables_outside_of_their_scope_are_printed_as_free() -> None:
+    """TVM writes such a program as well; `x` is a parameter and free at once."""
+    x = relay.var("x", shape=(2,))
+    assert "free_var %x: Tensor[(2), float32];" in str(relay.Function([x], x)(x))

@@ -102,3 +102,10 @@ def test_not_a_pass() -> None:
         tvm.transform.Sequential([3])
     with pytest.raises(ValueError, match="opt_level"):
         transform.function_pass(lambda func, mod, ctx: func)
+
+
+def test_trace_is_called_around_passes() -> None:
+    seen: list[tuple[str, bool]] = []
+    with relay.build_config(trace=lambda mod, info, before: seen.append((info.name, before))):
+        negate(module())
+    assert seen[0] == ("negate", True) and seen[-1] == ("negate", False)

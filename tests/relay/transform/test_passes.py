@@ -11,6 +11,7 @@ import pytest
 from convoy import relay
 from convoy.relay import transform
 from convoy.relay import tvm018 as tvm
+from convoy.relay.dataflow_pattern import is_op, wildcard
 from convoy.relay.testing import TempOpAttr, run_opt_pass
 
 
@@ -358,3 +359,77 @@ def test_fused_functions_are_listed_once() -> None:
         y = relay.nn.relu(relay.nn.conv2d(y, relay.var(f"w{i}", shape=(4, 4, 1, 1))))
     found = relay.analysis.extract_fused_functions(tvm.IRModule.from_expr(y))
     assert [names(f.body) for f in found.values()] == [["nn.conv2d", "nn.relu"]]
+
+
+def test_branches_with_local_weights_are_not_combined() -> None:
+    """Where the first one is computed, a let has not bound the weight of the second one."""
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(2, 3), float32], %a: Tensor[(4, 3), float32],
+              %b: Tensor[(4, 3), float32], %c: Tensor[(4, 3), float32]) {
+      let %v = tanh(%a);
+      let %f = nn.dense(%x, %v, units=4);
+      let %w = tanh(%b);
+      let %g = nn.dense(%x, %w, units=4);
+      let %h = nn.dense(%x, %c, units=4);
+      let %i = nn.dense(%x, %b, units=4);
+      (%f, %g, %h, %i)
+    }"""
+    mod = relay.parse(text)
+    combined = transform.CombineParallelDense(2, to_batch=False)(mod)
+    assert names(combined["main"]).count("nn.dense") == 3  # %h and %i are one
+    x, *weights = (np.random.default_rng(4).standard_normal(s) for s in ((2, 3), *[(4, 3)] * 3))
+    args = [value.astype("float32") for value in (x, *weights)]
+    got = relay.create_executor("graph", combined).evaluate()(*args)
+    a, b, c = weights
+    for found, weight in zip(got, (np.tanh(a), np.tanh(b), c, b), strict=True):
+        np.testing.assert_allclose(found.numpy(), x @ weight.T, 1e-5, 1e-5)
+
+
+def test_dead_code_of_a_variable_that_is_another_one() -> None:
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(2), float32]) {
+      let %a = negative(%x);
+      let %b = %a;
+      %b
+    }"""
+    plain = transform.DeadCodeElimination(inline_once=True)(relay.parse(text))
+    assert relay.structural_equal(plain["main"].body, relay.negative(plain["main"].params[0]))
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_passes_that_infer_types_know_the_module(listed: bool) -> None:
+    """Between their steps as well, of functions that call others and of data types."""
+    mod = relay.IRModule()
+    prelude = relay.prelude.Prelude(mod)
+    _, cons, nil = mod.get_type("List")
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    callee = relay.GlobalVar("callee")
+    mod[callee] = relay.Function([y], relay.tanh(y), relay.TensorType((2,)))
+    value = relay.reshape(callee(x), relay.const([2]))
+    if listed:
+        value = prelude.hd(cons(value, nil()))
+    mod["main"] = relay.Function([x], relay.nn.relu(relay.add(value, x)))
+    relu = is_op("nn.relu")(is_op("add")(wildcard(), wildcard()))
+    static = transform.DynamicToStatic()(mod)
+    merged = transform.MergeComposite([("ext.relu", relu)])(static)
+    assert "Composite" in merged["main"].astext() and "dyn." not in static["main"].astext()
+    given = np.array([-1, 2], "float32")
+    got = relay.create_executor("vm", merged).evaluate()(given).numpy()
+    np.testing.assert_allclose(got, np.maximum(np.tanh(given) + given, 0), 1e-5, 1e-5)
+
+
+def test_data_types_in_a_normal_form_and_regions() -> None:
+    """A constructor is no value to bind, and an empty list is known by what holds it."""
+    mod = relay.IRModule()
+    prelude = relay.prelude.Prelude(mod)
+    _, cons, nil = mod.get_type("List")
+    x = relay.var("x", shape=(2,))
+    mod["main"] = relay.Function([x], relay.tanh(prelude.hd(cons(relay.negative(x), nil()))))
+    normal = relay.parse(transform.ToANormalForm()(mod).astext())
+    with TempOpAttr("tanh", "target.ext", lambda call: True):
+        annotated = transform.AnnotateTarget("ext")(normal)
+        parted = transform.PartitionGraph()(transform.MergeCompilerRegions()(annotated))
+    assert [f for f in parted.functions.values() if "Compiler" in f.attrs]
+    given = np.array([-1, 2], "float32")
+    got = relay.create_executor("vm", parted).evaluate()(given).numpy()
+    np.testing.assert_allclose(got, np.tanh(-given), 1e-5, 1e-5)

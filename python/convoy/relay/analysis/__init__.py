@@ -28,6 +28,9 @@ from convoy.relay.analysis.variables import (
     free_type_vars,
 )
 from convoy.relay.cases import unmatched_cases
+from convoy.relay.equality import assert_structural_equal as assert_alpha_equal
+from convoy.relay.equality import structural_equal as alpha_equal
+from convoy.relay.hashing import structural_hash
 from convoy.relay.transform.byoc.regions import AnnotatedRegionSet
 from convoy.relay.visit import bound_vars, free_vars, post_order_visit
 
@@ -37,6 +40,8 @@ __all__ = [
     "all_dtypes",
     "all_type_vars",
     "all_vars",
+    "alpha_equal",
+    "assert_alpha_equal",
     "bound_type_vars",
     "bound_vars",
     "check_basic_block_normal_form",
@@ -55,6 +60,7 @@ __all__ = [
     "list_op_freqs",
     "post_order_visit",
     "search_fc_transpose",
+    "structural_hash",
     "unmatched_cases",
     "well_formed",
 ]

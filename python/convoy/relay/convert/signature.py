@@ -73,13 +73,16 @@ def relax_type(type_: ty.Type) -> Any:
         check_dtype(type_)
         named: dict[str, Any] = {}
         dims = []
-        for index, dim in enumerate(type_.shape):
+        shape: Sequence[Any] = type_.shape  # also with expressions of TVM
+        for index, dim in enumerate(shape):
             if isinstance(dim, ty.SymbolicDim):
                 dims.append(named.setdefault(dim.name, tirx.Var(dim.name, "int64")))
             elif isinstance(dim, ty.Any):
                 dims.append(tirx.Var(f"d{index}", "int64"))
-            else:
+            elif isinstance(dim, int) or str(dim.ty.dtype) == "int64":
                 dims.append(dim)
+            else:  # `te.var` is int32, and Relax counts in int64
+                dims.append(named.setdefault(str(dim), tirx.Var(f"d{index}", "int64")))
         return relax.TensorType(dims, type_.dtype)
     if isinstance(type_, ty.TupleType):
         return relax.TupleType([relax_type(f) for f in type_.fields])

@@ -10,15 +10,13 @@ import numpy as np
 from convoy.relay import ast
 from convoy.relay.ast import Expr
 from convoy.relay.equality import structural_equal
-from convoy.relay.ops.fusion_kinds import fusion_kind
 
 
 def has_attributes(expr: Expr, wanted: Mapping[str, Any]) -> bool:
     """Check whether an operator, a call or a function has attributes of these values."""
     found: Mapping[str, Any]
     if isinstance(expr, ast.Op):
-        own = {key: expr.get_attr(key) for key in wanted if expr.has_attr(key)}
-        found = {"TOpPattern": fusion_kind(expr.name), **own}
+        found = {key: expr.get_attr(key) for key in wanted if expr.has_attr(key)}
     elif isinstance(expr, (ast.Call, ast.Function)):
         found = expr.attrs or {}
     else:

@@ -15,7 +15,7 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Expr, Function, GlobalVar, Var
 from convoy.relay.diagnostics import error_at, place
 from convoy.relay.infer.polymorphic import instantiate
-from convoy.relay.infer.unifying import Unifying, is_special
+from convoy.relay.infer.unifying import Unifying, declared_type, is_special
 from convoy.relay.module import IRModule
 from convoy.relay.ops import OPERATORS
 from convoy.relay.ops.type_inputs import Inputs, Undetermined
@@ -55,7 +55,8 @@ def infer_expr(expr: Expr, mod: IRModule | None = None) -> Expr:
     """Infer the types of one expression; its free variables need annotations."""
     inference = _Inference(mod or IRModule(), {}, "")
     if mod is not None:
-        infer_module(mod)
+        if any(mod[name].checked_type_ is None for name in mod):
+            infer_module(mod)
         inference.globals = {n: mod[n].checked_type for n in mod}
     if isinstance(expr, Function):
         inference.function(expr)
@@ -307,7 +308,7 @@ class _Inference:
         name = node.name_hint
         if name in self.globals:
             return self.globals[name]
-        declared = self.mod[name].func_type_annotation
+        declared = declared_type(self.mod, node)
         if declared is None:
             raise RelayTypeError(
                 f"@{name} calls itself and its type is not written",

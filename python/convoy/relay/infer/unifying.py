@@ -33,6 +33,17 @@ NODES = (adt.Match, adt.Constructor, adt.RefCreate, adt.RefRead, adt.RefWrite)
 _Waiting = tuple[Expr, Callable[[], bool]]
 
 
+def declared_type(mod: IRModule, node: GlobalVar) -> FuncType | None:
+    """Return the type that is written for a function; outside its module the one inferred there.
+
+    Raises:
+        RelayTypeError: There is no such function.
+    """
+    if node.name_hint not in mod and isinstance(node.checked_type_, FuncType):
+        return node.checked_type_
+    return mod[node.name_hint].func_type_annotation
+
+
 class Unifying:
     """Inference of one expression.
 
@@ -174,7 +185,7 @@ class Unifying:
         name = node.name_hint
         found = self.globals.get(name) or self._own.get(name)
         if found is None:
-            found = self.mod[name].func_type_annotation
+            found = declared_type(self.mod, node)
         if found is None:
             raise RelayTypeError(
                 f"@{name}, which is called before its type is known",
@@ -223,6 +234,8 @@ class Unifying:
         rule = None if operator is None else operator.type_rule
         if rule is None:
             raise UnsupportedOp(f"{op.name} is a Relay operator that convoy does not support")
+        if op.name.startswith("annotation.compiler_") and len(node.args) == 1:
+            return self.type(node.args[0])  # a value of any type, which may become known behind it
         result = Hole()
 
         def attempt() -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from convoy.relay.ast import Call, Expr, Function, Tuple, TupleGetItem, op_call
+from convoy.relay.ast import Call, Expr, Function, Tuple, TupleGetItem, Var, op_call
 from convoy.relay.equality import same_attrs
 from convoy.relay.layout import layout
 from convoy.relay.transform.base import Pass, register_pass
@@ -21,7 +21,7 @@ from convoy.relay.transform.rewriting import (
     uses,
 )
 from convoy.relay.types import TensorType
-from convoy.relay.visit import post_order
+from convoy.relay.visit import bound_vars, free_vars, post_order
 
 Branch = list[Call]
 
@@ -106,10 +106,13 @@ class _Combiner:
     def run(self, function: Function) -> Expr:
         """Combine all branches of a function."""
         users = uses(function)
+        local = set(bound_vars(function)) - set(function.params)
         groups: dict[int, list[list[Branch]]] = {}
         for node in post_order(function):
-            if op_name(node) == self.name and self.supported(node):  # type: ignore[arg-type]
-                self._place(self._branch(node, users), groups)  # type: ignore[arg-type]
+            if not isinstance(node, Call) or op_name(node) != self.name:
+                continue
+            if self.supported(node) and not _reads(node.args[1:], local):
+                self._place(self._branch(node, users, local), groups)
         replaced: dict[int, Expr] = {}
         for root_groups in groups.values():
             for group in root_groups:
@@ -117,13 +120,15 @@ class _Combiner:
                     self._combine(group, replaced)
         return substitute(function, replaced) if replaced else function
 
-    def _branch(self, call: Call, users: dict[int, list[Expr]]) -> Branch:
+    def _branch(self, call: Call, users: dict[int, list[Expr]], local: set[Var]) -> Branch:
         branch = [call]
         while len(users.get(id(branch[-1]), ())) == 1:
             user = users[id(branch[-1])][0]
-            if op_name(user) not in _ELEMENTWISE:
+            if not isinstance(user, Call) or op_name(user) not in _ELEMENTWISE:
                 break
-            branch.append(user)  # type: ignore[arg-type]
+            if _reads([arg for arg in user.args if arg is not branch[-1]], local):
+                break
+            branch.append(user)
         return branch
 
     def _place(self, branch: Branch, groups: dict[int, list[list[Branch]]]) -> None:
@@ -165,6 +170,14 @@ class _Combiner:
             roots = [branch[0] for branch in branches]
             args.append(combined if i == parent else self.combined_arg(parts, roots))
         return Call(call.op, args, call.attrs)
+
+
+def _reads(args: Sequence[Expr], local: set[Var]) -> bool:
+    """Check for arguments that read local variables, of a let say.
+
+    Where the first branch is computed, those of another one may not be bound yet.
+    """
+    return bool(local) and any(not local.isdisjoint(free_vars(arg)) for arg in args)
 
 
 def _parent(branch: Branch, depth: int) -> int:

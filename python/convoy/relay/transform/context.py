@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convoy.errors import InvalidOption
@@ -45,6 +45,19 @@ class _Stack(threading.local):
 _stack = _Stack()
 
 
+class _Traced:
+    """An instrument that calls a function before and after each pass."""
+
+    def __init__(self, function: Callable[[Any, Any, bool], None]) -> None:
+        self._function = function
+
+    def run_before_pass(self, mod: Any, info: Any) -> None:
+        self._function(mod, info, True)
+
+    def run_after_pass(self, mod: Any, info: Any) -> None:
+        self._function(mod, info, False)
+
+
 class PassContext:
     """Settings for all passes that run inside `with PassContext(...)`.
 
@@ -54,6 +67,8 @@ class PassContext:
         disabled_pass: Names of passes that a Sequential leaves out.
         instruments: Objects called before and after each pass.
         config: Values by key; Relay's own keys and those that TVM knows today.
+        trace: A function `(mod, info, is_before)` that is called around each pass, as before
+            TVM 0.8 had instruments.
 
     Raises:
         InvalidOption: An unknown key, or a value of another type.
@@ -72,11 +87,13 @@ class PassContext:
         num_evals: int = 0,
         tuning_api: Any = None,
     ) -> None:
-        del trace, trace_stack, make_traceable, num_evals, tuning_api  # of an unfinished tuner
+        del trace_stack, make_traceable, num_evals, tuning_api  # of an unfinished tuner
         self.opt_level = int(opt_level)
         self.required_pass = _names("required_pass", required_pass)
         self.disabled_pass = _names("disabled_pass", disabled_pass)
         self.instruments = list(instruments or ())
+        if callable(trace):
+            self.instruments.append(_Traced(trace))
         self.config = dict(config or {})
         others = {}
         for key, value in self.config.items():
@@ -173,8 +190,11 @@ def build_config(
     required_pass: Sequence[str] | None = None,
     disabled_pass: Sequence[str] | None = None,
     trace: Any = None,
+    *,
+    fallback_device: Any = None,
 ) -> PassContext:
-    """Make a PassContext, under the name it had before TVM 0.7."""
+    """Make a PassContext, under the name it had before TVM 0.7; a module runs on one device."""
+    del fallback_device
     return PassContext(opt_level, required_pass, disabled_pass, trace=trace)
 
 

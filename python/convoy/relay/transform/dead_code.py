@@ -33,11 +33,21 @@ def _eliminate(root: Expr, inline_once: bool, ignore_impurity: bool) -> Expr:
     depth = _depths(root)
     memo: dict[int, Expr] = {}
     values: dict[int, list[Var]] = {}
+    others: dict[Var, Var] = {}
     for node in post_order(root):
-        if isinstance(node, ast.Let):
+        if isinstance(node, ast.Let) and isinstance(node.value, Var):
+            others[node.var] = node.value
+        elif isinstance(node, ast.Let):
             values.setdefault(id(node.value), []).append(node.var)
+
+    def once(var: Var) -> bool:
+        return inline_once and used[var] == 1 and len(depth[var]) == 1
+
     for node in post_order(root):
-        if isinstance(node, Var) and id(node) in memo:
+        if isinstance(node, Var):
+            # Another variable, bound further out, has its value already.
+            value = others[node] if node in others and once(node) else node
+            memo.setdefault(id(node), memo.get(id(value), value))
             continue
         if isinstance(node, ast.Let):
             gone = not used[node.var] or memo[id(node.var)] is not node.var
@@ -45,8 +55,8 @@ def _eliminate(root: Expr, inline_once: bool, ignore_impurity: bool) -> Expr:
             continue
         memo[id(node)] = rebuild(node, memo)
         for var in values.get(id(node), ()):
-            once = used[var] == 1 and len(depth[var]) == 1 and not isinstance(node, Function)
-            moved = inline_once and once and (_is_pure(node) or ignore_impurity)
+            pure = _is_pure(node) or ignore_impurity
+            moved = once(var) and pure and not isinstance(node, Function)
             # What is read earlier may be written in between.
             moved = moved and not any(isinstance(n, RefRead) for n in post_order(node))
             memo[id(var)] = memo[id(node)] if moved else var

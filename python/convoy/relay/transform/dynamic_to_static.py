@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convoy.relay.ast import Call, Constant, Expr, Function
 from convoy.relay.infer import infer_expr
+from convoy.relay.module import IRModule
 from convoy.relay.ops.dynamic import ARGUMENTS, static_call
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.fold_constant import FoldConstantExpr
@@ -17,7 +18,7 @@ _MAX_ROUNDS = 32
 def DynamicToStatic() -> Pass:
     """Make sizes that are arguments attributes, where they are known."""
 
-    def rewrite_function(function: Function) -> Expr:
+    def rewrite_function(function: Function, mod: IRModule) -> Expr:
         for _ in range(_MAX_ROUNDS):
             changed: list[str] = []
 
@@ -28,12 +29,12 @@ def DynamicToStatic() -> Pass:
                 changed.append(op_name(call))
                 return static_call(call, call.args)
 
-            folded = FoldConstantExpr(function)
+            folded = FoldConstantExpr(function, mod)
             body = rewrite_calls(folded.body, rule)  # type: ignore[attr-defined]
             if not changed:
                 return folded
             function = with_body(folded, body)  # type: ignore[arg-type]
-            infer_expr(function)
+            infer_expr(function, mod)
         return function
 
-    return expr_pass("DynamicToStatic", 2, rewrite_function)
+    return expr_pass("DynamicToStatic", 2, rewrite_function, with_module=True)

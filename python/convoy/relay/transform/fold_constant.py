@@ -10,6 +10,7 @@ from convoy.relay import ast
 from convoy.relay.ast import Call, Constant, Expr, Function
 from convoy.relay.builder import numpy_dtype
 from convoy.relay.infer import infer_expr
+from convoy.relay.module import IRModule
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.constant_values import constant_of, values_of
 from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
@@ -35,10 +36,9 @@ def FoldConstant(fold_qnn: bool = False) -> Pass:
     return expr_pass("FoldConstant", 2, lambda function: _Folder(fold_qnn).fold(function))
 
 
-def FoldConstantExpr(expr: Expr, mod: object = None, fold_qnn: bool = False) -> Expr:
-    """Compute the parts of an expression that depend on constants alone."""
-    del mod
-    return _Folder(fold_qnn).fold(infer_expr(expr))
+def FoldConstantExpr(expr: Expr, mod: IRModule | None = None, fold_qnn: bool = False) -> Expr:
+    """Compute the parts of an expression, of a module, that depend on constants alone."""
+    return _Folder(fold_qnn).fold(infer_expr(expr, mod))
 
 
 def can_fold(expr: Expr, fold_qnn: bool = False) -> TypeGuard[Call]:

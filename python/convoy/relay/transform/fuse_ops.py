@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from convoy.relay.ast import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
-from convoy.relay.ops.fusion_kinds import (
+from convoy.relay.fusion_kinds import (
     BROADCAST,
     COMM_REDUCE,
     ELEMWISE,
@@ -18,7 +18,6 @@ from convoy.relay.ops.fusion_kinds import (
     OPAQUE,
     OUT_ELEMWISE_FUSABLE,
     TUPLE,
-    fusion_kind,
 )
 from convoy.relay.trampoline import Step, run
 from convoy.relay.transform.base import Pass, register_pass
@@ -164,9 +163,8 @@ class _Graph:
 
 
 def _kind(call: Call) -> int:
-    name = op_name(call)
     registered = call.op.get_attr("TOpPattern")  # type: ignore[attr-defined]
-    return fusion_kind(name) if registered is None else int(registered)
+    return OPAQUE if registered is None else int(registered)
 
 
 def _same_shape(a: Expr, b: Expr) -> bool:

@@ -9,7 +9,7 @@ from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.rewriting import expr_pass, is_primitive, op_name
 from convoy.relay.visit import children, post_order, rebuild
 
-_ATOMS = (Var, ast.GlobalVar, ast.Op)
+_ATOMS = (Var, ast.GlobalVar, ast.Op, adt.Constructor)
 
 
 @register_pass

@@ -70,10 +70,25 @@ def call_pass(name: str, opt_level: int, rule: Callable[[], Rule]) -> FunctionPa
 
 
 def expr_pass(
-    name: str, opt_level: int, rewrite: Callable[[Any], Expr], typed: bool = True
+    name: str,
+    opt_level: int,
+    rewrite: Callable[..., Expr],
+    typed: bool = True,
+    with_module: bool = False,
 ) -> FunctionPass:
-    """Make a pass that rewrites each function, with its types inferred before and after."""
-    over = over_functions(lambda function, mod, context: rewrite(function))  # type: ignore[return-value, arg-type]
+    """Make a pass that rewrites each function, with its types inferred before and after.
+
+    Args:
+        name, opt_level: See PassInfo.
+        rewrite: Gets the function and, `with_module`, its module.
+        typed: Infer the types before.
+        with_module: See `rewrite`.
+    """
+
+    def transform(function: Function, mod: IRModule, context: Any) -> Expr:
+        return rewrite(function, mod) if with_module else rewrite(function)
+
+    over = over_functions(transform)  # type: ignore[arg-type]
 
     def run(mod: IRModule) -> IRModule:
         return over(infer_module(mod) if typed else mod)

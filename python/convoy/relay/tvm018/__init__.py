@@ -11,6 +11,7 @@ has today raises `RemovedFromTvm` when it is used.
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,4 +88,6 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         if remedy(name):
             return Removed(name)
+        if find_spec(f"tvm.{name}"):  # `testing`, which TVM imports only on demand
+            return importlib.import_module(f"tvm.{name}")
         raise AttributeError(f"tvm has no {name}") from None

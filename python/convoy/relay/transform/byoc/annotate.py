@@ -115,12 +115,7 @@ class _Annotator:
 
     def _begun(self, parts: Sequence[Expr], target: str) -> list[Expr]:
         """Close parts that have a compiler and open a region of `target` on each."""
-        found: list[Expr] = []
-        for part in parts:
-            if part in self.target_of:
-                part = op_call(END, [part], compiler=self.target_of[part])
-            found.append(op_call(BEGIN, [part], compiler=target))
-        return found
+        return [op_call(BEGIN, [self._end(part)], compiler=target) for part in parts]
 
     def _ended(self, expr: Expr, before: str) -> Expr:
         """Renew a compiler_end of an earlier run."""

@@ -8,6 +8,7 @@ from typing import Any
 from convoy.errors import InvalidOption
 from convoy.relay.ast import Expr, Function
 from convoy.relay.infer import infer_expr
+from convoy.relay.module import IRModule
 from convoy.relay.transform.base import Pass, register_pass
 from convoy.relay.transform.rewriting import expr_pass
 
@@ -22,13 +23,13 @@ def MergeComposite(pattern_table: Sequence[tuple[Any, ...]]) -> Pass:
     """
     rows = [_row(row) for row in pattern_table]
 
-    def run(function: Function) -> Expr:
+    def run(function: Function, mod: IRModule) -> Expr:
         expr: Expr = function
         for name, pattern, check in rows:
-            expr = infer_expr(pattern.partition(expr, {"Composite": name}, check))
+            expr = infer_expr(pattern.partition(expr, {"Composite": name}, check), mod)
         return expr
 
-    return expr_pass("MergeComposite", 0, run)
+    return expr_pass("MergeComposite", 0, run, with_module=True)
 
 
 def _row(row: Sequence[Any]) -> tuple[str, Any, Callable[[Expr], bool]]:

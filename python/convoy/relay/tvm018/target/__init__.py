@@ -18,6 +18,8 @@ from convoy.relay.virtual_device import VirtualDevice as VirtualDevice
 
 generic_func = GenericFunction
 
+# What became a `relay.backend.Runtime` and `Executor`; one runtime has all of it.
+_OF_RUNTIMES = ("system-lib", "link-params", "runtime", "executor", "interface-api", "unpacked-api")
 _EXTERNAL = ("cutlass", "cudnn", "cublas", "tensorrt")
 
 
@@ -69,13 +71,21 @@ class Target(metaclass=_TargetClass):
 
 
 def _from_command_line(text: str) -> dict[str, Any]:
-    """Parse `cuda -libs=cudnn,cublas -arch=sm_90` to a dict."""
+    """Parse `cuda -libs=cudnn,cublas -arch=sm_90` or `llvm -num-cores 4` to a dict."""
     kind, *words = text.split()
     options: dict[str, Any] = {"kind": kind}
-    for word in words:
+    while words:
+        word = words.pop(0)
         name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-") or not equals:
+        if not equals and words and not words[0].startswith("-"):
+            value = words.pop(0)
+        if not word.startswith("-") or (equals and not value):
             raise InvalidOption(f"target '{text}'", "options such as -libs=cudnn")
+        if name in _OF_RUNTIMES:
+            continue
+        if not value:  # a flag
+            options[name] = 1
+            continue
         listed = name in ("libs", "mattr", "keys")
         options[name] = value.split(",") if listed else int(value) if value.isdigit() else value
     return options
