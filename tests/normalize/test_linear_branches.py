@@ -44,6 +44,13 @@ def mixer(e: Any, x: Any) -> Any:
     return op.add(x, e(op.multiply(mixed, constant(8, 1, 1))))
 
 
+def cancelling(e: Any, x: Any) -> Any:
+    """FastViT's with equal norms, which are computed once."""
+    own = normed(e, x)
+    mixed = e(op.subtract(e(op.add(conv(e, x, 3, 8), own)), own))
+    return op.add(x, e(op.multiply(mixed, constant(8, 1, 1))))
+
+
 def dilated(e: Any, x: Any) -> Any:
     wide = conv(e, x, 3, dilation=2, padding=[2, 2])
     return op.subtract(conv(e, x, 1), wide)
@@ -60,6 +67,7 @@ ONE = {
     "grouped": rep_vgg(2),
     "strided": strided,
     "mixer": mixer,
+    "cancelling": cancelling,
     "dilated": dilated,
     "valid": valid,
 }

@@ -134,7 +134,7 @@ class MergeBranches(ThenFoldAffine):
                 waiting.append((scaled[0], factor * scaled[1]))
             else:
                 terms.append(_Term(factor, expr))
-        return terms
+        return _added_up(terms)
 
     def _filter(self, term: _Term) -> _Filter | None:
         """The convolution that computes a term, if it has no other reader."""
@@ -176,6 +176,15 @@ class MergeBranches(ThenFoldAffine):
             function = relax.op.add if sign > 0 else relax.op.subtract
             total = self.emit(function(total, value))
         return total
+
+
+def _added_up(terms: Sequence[_Term]) -> list[_Term]:
+    """Terms with those of the same value added up, without what is zero then: branches that cancel
+    each other."""
+    factors: dict[relax.Expr | None, np.ndarray] = {}
+    for term in terms:
+        factors[term.value] = factors.get(term.value, np.zeros(())) + term.factor
+    return [_Term(factor, value) for value, factor in factors.items() if factor.any()]
 
 
 def _alike(term: _Term, other: _Term) -> bool:
