@@ -106,4 +106,5 @@ WIDTHS = {
 def test_layers_are_packed(body: Any, dtype: str) -> None:
     normal = check_same(network(body, ROWS, CHANNELS), dtype, 1e-5 if dtype == "float32" else 5e-3)
     products = [shape_of(call) for call in calls(normal, "matmul") if len(shape_of(call)) == 2]
-    assert sorted(shape[1] for shape in products) == WIDTHS[body]
+    wanted = [8 * HEADS] * 3 if body is small and dtype == "float16" else WIDTHS[body]
+    assert sorted(shape[1] for shape in products) == wanted, "heads of 16 bit have 8 elements"

@@ -250,6 +250,46 @@ def test_heads_are_padded_to_what_kernels_load(dim, value):
     assert sizes == tuple(-(-size // 8) * 8 for size in (dim, value))
 
 
+class Projected(nn.Module):
+    """Heads of 12 elements, made by one layer or three, and a layer behind them. ``also`` returns
+    what the first layer makes as well."""
+
+    def __init__(self, layers=1, also=False):
+        super().__init__()
+        self.made = nn.ModuleList(nn.Linear(32, 96 // layers * 3 // 2) for _ in range(layers))
+        self.behind, self.also = nn.Linear(48, 24), also
+
+    def forward(self, x):
+        made = [layer(x) for layer in self.made]
+        if len(made) == 1:
+            parts = made[0].reshape(2, 10, 3, 4, 12).permute(2, 0, 3, 1, 4).unbind(0)
+        else:
+            parts = [one.view(2, 10, 4, 12).transpose(1, 2) for one in made]
+        y = F.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(2, 10, 48)
+        return (self.behind(y), made[0]) if self.also else self.behind(y)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_weights_of_heads_are_padded(layers, dtype):
+    torch.manual_seed(0)
+    net, x = Projected(layers), torch.randn(2, 10, 32)
+    with torch.no_grad():
+        wanted = net(x).numpy()
+    net, x = net.to(dtype), x.to(dtype)
+    (found,) = checked(net, x, wanted=wanted)
+    assert (found.c // found.groups, found.k // found.groups) == (16, 16)
+    names = [op_name(b.value) for b in bindings_of(normalize(imported(net, x))["main"])]
+    assert "relax.nn.pad" not in names
+
+
+def test_heads_that_others_read_are_padded_beside_them():
+    net, x = Projected(also=True).eval(), torch.randn(2, 10, 32)
+    normal = normalize(imported(net, x))
+    names = [op_name(binding.value) for binding in bindings_of(normal["main"])]
+    assert names.count("relax.nn.pad") == 3 and names.count("relax.matmul") == 4
+
+
 class Positions(nn.Module):
     """Scores with a term of the query for each row of keys and one for each column, as MViT and
     the image encoder of SAM have them."""
