@@ -252,6 +252,14 @@ def test_arguments_that_a_decorator_gives() -> None:
         compiled(x, shift=1.0)
 
 
+def test_as_many_arguments_as_tensors() -> None:
+    """A pair and an argument that is no tensor are two arguments with two tensors."""
+    pair = (torch.randn(2, 3), torch.randn(2, 3))
+    for other in (None, 2.0, {}):
+        compiled = convoy.compile(lambda pair, other: pair[0] - pair[1], (pair, other), cache=False)
+        close(compiled(pair, other), pair[0] - pair[1])
+
+
 class Kept:
     """Tensors among the attributes of an object."""
 
@@ -316,6 +324,11 @@ def test_several_batch_sizes(tmp_path: Path) -> None:
         x = torch.randn(session.meta.inputs[0].shape)
         with torch.no_grad():
             np.testing.assert_allclose(session(x.numpy())[0], net(x).numpy(), atol=1e-5)
+
+
+def test_inputs_that_count_as_batched_are_named() -> None:
+    with pytest.raises(errors.InvalidOption, match="inputs 0, 1: their first dimension"):
+        convoy.compile(torch.matmul, (torch.randn(3, 3), torch.randn(3, 4)), batch=[1, 4])
 
 
 def test_a_result_that_is_no_batch_is_not_padded() -> None:
@@ -419,6 +432,19 @@ def test_weights_of_inference_mode() -> None:
     compiled = convoy.compile(net, x)
     compiled.update_parameters()
     close(compiled(x), want)
+
+
+def test_distributions_are_not_validated() -> None:
+    from torch.distributions import Distribution, Normal
+
+    x, checked = torch.randn(3, 4), Distribution._validate_args
+    Distribution.set_default_validate_args(True)
+    try:
+        compiled = convoy.compile(lambda x: Normal(x, x.exp()).log_prob(x * 2), x)
+        close(compiled(x), Normal(x, x.exp()).log_prob(x * 2))
+        assert Distribution._validate_args
+    finally:
+        Distribution.set_default_validate_args(checked)
 
 
 def test_extremes_keep_nan() -> None:

@@ -297,13 +297,55 @@ def test_light_subgraphs_run_eagerly() -> None:
     assert made()[0].reason == "no convolution or matrix product"
 
 
+def test_checkpoints_are_compiled() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    net, x = nn.Linear(4, 4), torch.randn(2, 4)
+    fast, made = compiled(lambda x: checkpoint(net, x, use_reentrant=False) + 1)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x) + 1)
+    assert [s.reason for s in made()] == [""]
+    fast(x.requires_grad_()).sum().backward()
+    torch.testing.assert_close(x.grad, net.weight.detach().sum(0).expand(2, 4))
+
+
+def test_forward_mode_differentiation_runs_eagerly() -> None:
+    from torch.autograd import forward_ad
+
+    net, x = nn.Linear(4, 4), torch.randn(2, 4)
+    fast, made = compiled(net)
+    with torch.no_grad(), forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(fast(forward_ad.make_dual(x, x))).tangent
+        torch.testing.assert_close(tangent, x @ net.weight.T)
+    assert "forward-mode" in made()[0].reason
+
+
+def test_a_subgraph_that_runs_eagerly_draws_the_same_numbers() -> None:
+    net, x = nn.Linear(4, 4), torch.randn(2, 4)
+
+    def function(x: Any) -> Any:
+        return net(x) + torch.randn(4)
+
+    def seeded(called: Any) -> Any:
+        torch.manual_seed(0)
+        return called(x)
+
+    fast, _ = compiled(function)
+    with torch.no_grad():
+        torch.testing.assert_close(seeded(fast), seeded(function))
+
+
 def test_options_are_those_of_build() -> None:
     from convoy.errors import InvalidOption
 
     x = torch.randn(1, 4)
-    fast, _ = compiled(nn.Linear(4, 4), options={"nonsense": 1})
-    with torch.no_grad(), pytest.raises(InvalidOption, match=r"nonsense.*precision"):
-        fast(x)
+    for options, message in (
+        ({"nonsense": 1}, r"nonsense.*precision"),
+        ({"precision": "fp16"}, r"'fp16'.*float16"),
+    ):
+        fast, _ = compiled(nn.Linear(4, 4), options=options)
+        with torch.no_grad(), pytest.raises(InvalidOption, match=message):
+            fast(x)
 
 
 def test_the_entry_point_is_the_backend() -> None:

@@ -45,6 +45,8 @@ def test_steps_are_pytorchs() -> None:
     step.update_module()
     for name, value in reference.state_dict().items():
         torch.testing.assert_close(net.state_dict()[name], value, rtol=1e-4, atol=1e-5, msg=name)
+    with pytest.raises(errors.InvalidOption, match="update_module"):
+        copy.deepcopy(step)
     with pytest.raises(errors.InvalidOption, match="float64"):
         step(batches[0][0].double(), batches[0][1])
 

@@ -95,7 +95,7 @@ class Batches:
         expected = run(zeros)
         for given in others:
             for one, other in zip(expected, run(given), strict=True):
-                if not _close(one[:rows], other[:rows]):
+                if not close(one[:rows], other[:rows]):
                     raise InvalidOption(
                         f"a batch of {rows} for a module that mixes the rows of a batch",
                         f"a batch of {' or '.join(map(str, self.sizes))}",
@@ -113,7 +113,7 @@ def _above(row: torch.Tensor) -> torch.Tensor:
     return 4 * row.abs() + 1 if row.is_floating_point() else row
 
 
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Equal but for rounding: sums of a GPU may come in another order."""
     if not one.is_floating_point():
         return torch.equal(one, other)

@@ -7,6 +7,7 @@ that call, and runs eagerly where that cannot be: the reason is logged once and 
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import operator
@@ -19,12 +20,14 @@ import torch
 from ..errors import ConvoyError, InvalidOption
 from .importer import precision_of
 from .module import TorchModule, check_options
+from .plain_tensors import is_traced
 
 _log = logging.getLogger("convoy")
 #: Shapes that one subgraph is compiled for; others run eagerly.
 SHAPES = 8
 #: What the names of operators that multiply matrices contain.
 _HEAVY = ("conv", "linear", "matmul", "mm", "attention", "einsum", "encoder_layer")
+_CHECKPOINT = torch.ops.higher_order.tag_activation_checkpoint
 _made: weakref.WeakSet[Subgraph] = weakref.WeakSet()
 
 
@@ -61,7 +64,8 @@ class Subgraph:
     ) -> None:
         self.graph, self.options, self.reason = graph, dict(options), ""
         self.number = Subgraph._count = Subgraph._count + 1
-        calls = [n for n in graph.graph.nodes if n.op.startswith("call_")]
+        graphs = [m.graph for m in graph.modules() if isinstance(m, torch.fx.GraphModule)]
+        calls = [n for one in graphs for n in one.nodes if n.op.startswith("call_")]
         self.operators, self.heavy = len(calls), sum(map(_is_heavy, calls))
         placeholders = graph.graph.find_nodes(op="placeholder")
         self._numbers = {i for i, node in enumerate(placeholders) if _is_number(node)}
@@ -87,6 +91,8 @@ class Subgraph:
             isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
         ):
             return self._eager(args, "gradients are recorded; torch.no_grad() turns that off")
+        if is_traced():
+            return self._eager(args, "in a trace, or in forward-mode differentiation")
         inputs = [args[i] for i in self._inputs]
         key = tuple(map(_size, inputs)) if self._symbolic else None
         compiled = self._compiled.get(key)
@@ -187,7 +193,7 @@ class _Bound(torch.nn.Module):
 
     def __init__(self, subgraph: Subgraph, weights: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.graph = subgraph.graph
+        self.graph = _without_checkpoints(subgraph.graph)
         self._at = dict(zip(subgraph._weights, range(len(weights)), strict=True))
         self._count = len(weights) + len(subgraph._inputs)
         self._names = subgraph._names
@@ -201,6 +207,20 @@ class _Bound(torch.nn.Module):
             self._buffers[self._names[at[i]]] if i in at else next(rest) for i in range(self._count)
         ]
         return self.graph(*args)
+
+
+def _without_checkpoints(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph with what ``torch.utils.checkpoint`` calls in place: nothing is kept for a backward
+    pass here."""
+    found = graph.graph.find_nodes(op="call_function", target=_CHECKPOINT)
+    if not found:
+        return graph
+    graph = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    for node in graph.graph.find_nodes(op="call_function", target=_CHECKPOINT):
+        body, *args = node.args
+        node.op, node.target, node.args, node.kwargs = "call_module", body.target, (*args,), {}
+    graph.recompile()
+    return graph
 
 
 def _is_weight(node: torch.fx.Node) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
+from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.nn.modules import transformer
 
@@ -17,7 +18,7 @@ from .higher_order import Straight
 from .known import Known
 from .refusal import check_python, untraceable
 from .scripted import in_python
-from .side_effects import restored
+from .side_effects import Attributes, check_repeatable, restored
 from .structure import Structure, flatten, unflatten
 from .unchecked import Unchecked
 
@@ -38,7 +39,7 @@ def exported(
         The program, and the structure of its result.
 
     Raises:
-        UnsupportedOp: The function cannot be traced.
+        UnsupportedOp: The function cannot be traced, or keeps a state in attributes.
     """
     check_python(function, training)
     args, kwargs = unflatten(arguments, tensors)
@@ -64,6 +65,8 @@ def _traced(
         failure = err
     try:
         program = _export(_Flat(function, arguments, found, knows=True), tensors, training)
+    except ConvoyError:
+        raise
     except Exception:
         if failure is not None:
             raise untraceable(function, failure, *unflatten(arguments, tensors)) from failure
@@ -78,13 +81,16 @@ def straightened(program: ExportedProgram, tensors: tuple[torch.Tensor, ...]) ->
 
 def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> ExportedProgram:
     held = [*tensors, *flat.parameters(), *flat.buffers()]
+    changed = flat.changed  # torch.export replaces the list by a copy of before
     inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
     unchanged = restored(flat.function)
-    with inference, torch.set_grad_enabled(training), quiet(), _masks_unread(), unchanged:
+    with inference, torch.set_grad_enabled(training), quiet(), _unread(), unchanged:
         try:
             program = torch.export.export(flat, tensors)
         except _FailedError as failed:
             raise failed.error from None
+    if changed and not training:
+        check_repeatable(flat.function, flat.arguments, tensors, changed)
     _leave_out_failures(program.graph)
     return program
 
@@ -116,10 +122,13 @@ class _FailedError(Exception):
 
 
 class _Flat(torch.nn.Module):
-    """A function as a module from tensors to a tuple of tensors. The structure of its result is
-    appended to ``found`` whenever it is traced; with ``knows`` the trace has the values that depend
-    on no input. Autocast around it becomes a part of it, since a trace has no casts of one that is
-    around the trace."""
+    """A function as a module from tensors to a tuple of tensors.
+
+    The structure of its result is appended to ``found`` whenever it is traced, and ``changed`` has
+    the names of the attributes that it has changed; with ``knows`` the trace has the values that
+    depend on no input. Autocast around it becomes a part of it, since a trace has no casts of one
+    that is around the trace.
+    """
 
     def __init__(
         self,
@@ -130,6 +139,7 @@ class _Flat(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.function, self.arguments, self.found = function, arguments, found
+        self.changed: list[str] = []
         self.autocast = [(kind, torch.get_autocast_dtype(kind)) for kind in _autocast_devices()]
         held = self._numbers()
         # In a function: torch.export replaces the tensors that it finds in attributes.
@@ -142,6 +152,7 @@ class _Flat(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         args, kwargs = unflatten(self.arguments, tensors)
         mode = nullcontext() if self.values is None else Known(self._numbers(), self.values())
+        before = Attributes(self.function)
         with ExitStack() as stack, Unchecked(), mode:
             for kind, dtype in self.autocast:
                 stack.enter_context(torch.autocast(kind, dtype))
@@ -149,7 +160,8 @@ class _Flat(torch.nn.Module):
                 result = self.function(*args, **kwargs)
             except RuntimeError as err:
                 raise _FailedError(err) from None
-        results, structure = flatten(result, objects=True)
+        self.changed[:] = before.changed()
+        results, structure = flatten(result)
         self.found.append(structure)
         if not results:
             raise InvalidOption("a module without any tensor among its results", "one or more")
@@ -157,15 +169,18 @@ class _Flat(torch.nn.Module):
 
 
 @contextmanager
-def _masks_unread() -> Iterator[None]:
-    """Have PyTorch's transformers apply the masks that they are given. They read whether a mask is
-    causal, which selects a kernel and not a result."""
-    before = transformer._detect_is_causal_mask
+def _unread() -> Iterator[None]:
+    """Have PyTorch's transformers apply the masks that they are given, and distributions take their
+    arguments unchecked. They read whether a mask is causal, which selects a kernel and not a
+    result, and whether a scale is positive."""
+    causal, checked = transformer._detect_is_causal_mask, Distribution._validate_args
     transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    Distribution.set_default_validate_args(False)
     try:
         yield
     finally:
-        transformer._detect_is_causal_mask = before
+        transformer._detect_is_causal_mask = causal
+        Distribution.set_default_validate_args(checked)
 
 
 def _autocast_devices() -> list[str]:
@@ -184,6 +199,8 @@ def quiet() -> Iterator[None]:
             stack.enter_context(torch.autocast(kind, enabled=False))
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
+        # restored() puts attributes back, and check_repeatable() finds out what they are for.
+        warnings.filterwarnings("ignore", "The tensor attributes? .* assigned during export")
         config.do_not_emit_stack_traces = True
         try:
             yield

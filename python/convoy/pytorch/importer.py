@@ -11,7 +11,7 @@ import tvm
 from torch.export import ExportedProgram
 
 from ..build_cache.source import Source
-from ..errors import ConvoyError, UnsupportedDtype, UnsupportedOp
+from ..errors import ConvoyError, InvalidOption, UnsupportedDtype, UnsupportedOp
 from ..progress import Stages, step
 from ..threads import one_at_a_time
 from . import attention, decompositions, operators
@@ -74,8 +74,16 @@ def trace(
 
     Raises:
         UnsupportedOp: The module cannot be traced.
+        InvalidOption: It has parameters without elements.
     """
     program, result = exported(function, arguments, tuple(tensors), training)
+    held = [*program.state_dict.values(), *program.constants.values()]
+    if any(isinstance(one, torch.Tensor) and one.is_meta for one in held):
+        raise InvalidOption(
+            "parameters on the device meta, which have no elements",
+            "a module and inputs on one device, cpu or cuda",
+            "module.to_empty(device=...) and load_state_dict give it elements.",
+        )
     devices = _result_devices(program)
     if any(t.device.type != "cpu" for t in tensors) or _elsewhere(program):
         from torch.export.passes import move_to_device_pass

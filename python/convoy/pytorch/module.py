@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .. import pipeline
+from .. import build_options, pipeline
 from ..errors import InvalidOption
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule
@@ -24,7 +24,9 @@ from .batches import (
     rows_of,
     with_batch,
 )
-from .importer import parameters_of, precision_of, trace
+from .functions import as_module
+from .importer import Traced, parameters_of, precision_of, trace
+from .plain_tensors import check_module, check_plain, is_traced
 from .results import in_place, results_of
 from .runner import Batched, GraphRunner, Runner, Tensors, Turns
 from .structure import TENSOR, Arguments, describe_call, unflatten
@@ -61,12 +63,16 @@ class TorchModule:
             raise InvalidOption(
                 f"example inputs ({err})", "the arguments of a call: a tensor, or a tuple"
             ) from None
-        _check_dense(module, tensors)
+        whole = as_module(module)
+        check_module(whole, tensors)
         self._examples = [t.detach() for t in tensors]
-        self.device, self._subgraph = device_of(module, tensors, subgraph), subgraph
-        self.precision = precision or precision_of(parameters_of(module), tensors)
+        self.device, self._subgraph = device_of(whole, tensors, subgraph), subgraph
+        self.precision = precision or precision_of(
+            parameters_of(whole), tensors, widest=whole is not module
+        )
         # A call by position with nothing but tensors needs neither binding nor flattening.
-        self._plain = len(args) if not kwargs and len(args) == len(tensors) else -1
+        plain = not kwargs and all(isinstance(one, torch.Tensor) for one in args)
+        self._plain = len(args) if plain else -1
         self._expected = [(t.shape, t.dtype, t.device) for t in self._examples]
         self._options = dict(options)
         self._sizes = tuple(sizes)
@@ -81,7 +87,7 @@ class TorchModule:
         options: dict[str, Any] = {"precision": self.precision, **self._options}
         report = options["progress"] = stages(options.get("progress"))
         with report.stage("trace"):
-            traced = [trace(self.module, self._structure, tensors) for tensors in examples]
+            traced = self._trace(examples)
         structure = traced[0].result
         # Now, since the conversion gives inputs other names.
         results = results_of(traced[0].program) if self._subgraph else []
@@ -98,6 +104,19 @@ class TorchModule:
         if any(device != self.device for device in (*given, *traced[0].devices)):
             self._run = between_devices(self._run, self.device, traced[0].devices)
         self._run = in_place(self._run, results)
+
+    def _trace(self, examples: Sequence[Tensors]) -> list[Traced]:
+        whole = as_module(self.module)
+        try:
+            return [trace(whole, self._structure, tensors) for tensors in examples]
+        except InvalidOption as err:
+            if not self._sizes or err.remedy:
+                raise
+            batched = ", ".join(str(i) for i, of_batch in enumerate(self._batched) if of_batch)
+            remedy = f"Batched are the inputs {batched}: their first dimension is that of input 0."
+            raise err.reworded(
+                remedy=f"{remedy} Examples of another batch size may differ."
+            ) from err
 
     def _runner(self) -> Callable[..., Tensors]:
         import tvm
@@ -118,27 +137,33 @@ class TorchModule:
 
         Raises:
             InvalidOption: Tensors of other shapes, dtypes or on another device than the example
-                inputs, other values of what is not a tensor, or inputs that require gradients
-                while they are recorded.
+                inputs, other values of what is not a tensor, inputs that require gradients while
+                they are recorded, or those of a trace or of a transform of ``torch.func``.
         """
         tensors: Sequence[Any] = args
         if kwargs or len(args) != self._plain:
             tensors = self._flatten(args, kwargs)
-        if self._sizes:
-            rows = rows_of(tensors, self._expected, self._batched)
-            if rows < 0:
-                self._reject(tensors)
-            return self._rebuild(self._run(tensors, rows))
-        for given, (shape, dtype, device) in zip(tensors, self._expected, strict=True):
-            if (
-                not isinstance(given, torch.Tensor)
-                or given.shape != shape
-                or given.dtype is not dtype
-                or given.device != device
-                or (given.requires_grad and torch.is_grad_enabled())
-            ):
-                self._reject(tensors)
-        return self._rebuild(self._run(tensors))
+        if is_traced():
+            check_plain(tensors)
+        try:
+            if self._sizes:
+                rows = rows_of(tensors, self._expected, self._batched)
+                if rows < 0:
+                    self._reject(tensors)
+                return self._rebuild(self._run(tensors, rows))
+            for given, (shape, dtype, device) in zip(tensors, self._expected, strict=True):
+                if (
+                    not isinstance(given, torch.Tensor)
+                    or given.shape != shape
+                    or given.dtype is not dtype
+                    or given.device != device
+                    or (given.requires_grad and torch.is_grad_enabled())
+                ):
+                    self._reject(tensors)
+            return self._rebuild(self._run(tensors))
+        except Exception:
+            check_plain(tensors)
+            raise
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         examples = f"those of the example inputs, {describe_call(self._structure)}"
@@ -225,13 +250,15 @@ class TorchModule:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise InvalidOption for an option that :func:`convoy.build` does not have."""
+    """Raise InvalidOption for an option, or a value of it, that :func:`convoy.build` does not
+    take."""
     found: set[str] = set()
     for function in (pipeline.build, pipeline.place):
         found |= inspect.signature(function).parameters.keys()
     known = sorted(found - {"mod", "target", "params", "options"})
     if unknown := options.keys() - set(known):
         raise InvalidOption(f"the option {min(unknown)!r}", f"one of {', '.join(known)}")
+    build_options.check_options(**{k: v for k, v in options.items() if v is not None})
 
 
 def between_devices(
@@ -263,18 +290,6 @@ def device_of(
             "module.to(device) and tensor.to(device) move them.",
         )
     return devices.pop() if devices else torch.device("cpu")
-
-
-def _check_dense(module: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
-    """Raise InvalidOption for a sparse or nested tensor among the inputs and in the module."""
-    named = [("", one) for one in tensors]
-    if isinstance(module, torch.nn.Module):
-        named += [*module.named_parameters(), *module.named_buffers()]
-    for name, one in named:
-        if one.layout != torch.strided or one.is_nested:
-            kind = "nested tensor" if one.is_nested else f"tensor of {one.layout}"
-            remedy = "tensor.to_padded_tensor(0)" if one.is_nested else "tensor.to_dense()"
-            raise InvalidOption(f"a {kind}{name and f' ({name})'}", "dense tensors", remedy)
 
 
 def _described(index: int | None, shape: Any, dtype: torch.dtype, device: torch.device) -> str:

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
+
+from ..errors import InvalidOption
 
 #: A structure with tensors left out. Two values with equal structures differ in tensors only.
 Structure = tuple[Any, ...]
@@ -19,16 +22,43 @@ TENSOR: Structure = ("tensor",)
 _LONG = 60
 
 
-def flatten(value: Any, objects: bool = False) -> tuple[list[torch.Tensor], Structure]:
+class Constant:
+    """What is not a tensor, equal to another one of the same type if a function cannot tell them
+    apart: 2 is not 2.0, and NaN is NaN. Of arrays and sets it is a copy."""
+
+    def __init__(self, value: Any) -> None:
+        self.value: Any = value.copy() if isinstance(value, np.ndarray | set) else value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant) or type(self.value) is not type(other.value):
+            return False
+        one, two = self.value, other.value
+        if isinstance(one, np.ndarray):
+            return one.dtype == two.dtype and one.tolist() == two.tolist()
+        return one is two or bool(one == two) or bool(one != one and two != two)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def flatten(value: Any) -> tuple[list[torch.Tensor], Structure]:
     """The tensors of a nested value, in order, and its structure.
 
     Containers are tuples, lists, dictionaries, types registered with ``torch.utils._pytree``,
-    dataclasses and mappings such as Hugging Face's ``ModelOutput``; everything else that is no
-    tensor belongs to the structure and is compared by ``==``. With ``objects``, any object with
-    tensors among its attributes is a container, too.
+    dataclasses, mappings such as Hugging Face's ``ModelOutput``, and objects with tensors among
+    their attributes; everything else that is no tensor belongs to the structure, as a
+    :class:`Constant`.
+
+    Raises:
+        InvalidOption: A container that contains itself.
     """
     tensors: list[torch.Tensor] = []
-    return tensors, _flatten(value, tensors, objects)
+    try:
+        return tensors, _flatten(value, tensors)
+    except RecursionError:
+        raise InvalidOption(
+            f"a {type(value).__name__} with an object that refers to itself",
+            "tensors in tuples, lists, dictionaries and dataclasses",
+        ) from None
 
 
 def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
@@ -36,9 +66,9 @@ def unflatten(structure: Structure, tensors: Sequence[Any]) -> Any:
     return _unflatten(structure, iter(tensors))
 
 
-def _flatten(value: Any, tensors: list[torch.Tensor], objects: bool) -> Structure:
+def _flatten(value: Any, tensors: list[torch.Tensor]) -> Structure:
     def inner(values: Iterable[Any]) -> list[Structure]:
-        return [_flatten(item, tensors, objects) for item in values]
+        return [_flatten(item, tensors) for item in values]
 
     if isinstance(value, torch.Tensor):
         tensors.append(value)
@@ -57,12 +87,13 @@ def _flatten(value: Any, tensors: list[torch.Tensor], objects: bool) -> Structur
         fields = dict(value)
         return ("fields", kind, tuple(fields), *inner(fields.values()))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        return ("fields", kind, tuple(fields), *inner(fields.values()))
-    if objects and _holds_tensors(value):
+        names = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
+        fields = {name: getattr(value, name) for name in names} | getattr(value, "__dict__", {})
+        return ("object", kind, tuple(fields), *inner(fields.values()))
+    if _holds_tensors(value):
         fields = vars(value)
         return ("object", kind, tuple(fields), *inner(fields.values()))
-    return ("constant", value)
+    return ("constant", Constant(value))
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -88,8 +119,8 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
     match structure:
         case ("tensor",):
             return next(tensors)
-        case ("constant", value):
-            return value
+        case ("constant", constant):
+            return constant.value
         case ("sequence", kind, *items):
             return kind(_unflatten(item, tensors) for item in items)
         case ("dict", keys, *items):
@@ -103,8 +134,13 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
             values = [_unflatten(item, tensors) for item in items]
             return kind(**dict(zip(keys, values, strict=True)))
         case ("object", kind, keys, *items):
-            made = kind.__new__(kind)
-            vars(made).update(zip(keys, [_unflatten(item, tensors) for item in items], strict=True))
+            made = kind.__new__(kind)  # without __init__, which may compute
+            held = dict(zip(keys, [_unflatten(item, tensors) for item in items], strict=True))
+            if hasattr(made, "__dict__"):
+                vars(made).update(held)
+            else:
+                for name, value in held.items():
+                    object.__setattr__(made, name, value)
             return made
     raise AssertionError(structure)
 
@@ -112,7 +148,8 @@ def _unflatten(structure: Structure, tensors: Iterator[Any]) -> Any:
 def describe(structure: Structure) -> str:
     """A structure in words, such as ``(tensor, [tensor, 3])``."""
     match structure:
-        case ("constant", value):
+        case ("constant", constant):
+            value = constant.value
             plain = isinstance(value, bool | int | float | str | None)
             text = repr(value) if plain else ""
             return text if 0 < len(text) < _LONG else f"a {type(value).__name__}"

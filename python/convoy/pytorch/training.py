@@ -136,6 +136,13 @@ class TrainingStep:
         self._buffers = [torch.from_dlpack(session.input(name)) for name in self._inputs]
         self._rate = torch.from_dlpack(session.input(LEARNING_RATE))
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidOption(
+            "a copy or pickle of a compiled training step",
+            "the step itself",
+            "update_module() writes what it has trained to the module, which can be saved.",
+        )
+
     def __call__(self, inputs: Any, targets: Any) -> torch.Tensor:
         """One step; the loss before the update, as a tensor on the module's device."""
         tensors, structure = flatten((inputs, targets))
@@ -213,7 +220,8 @@ class _Loss(torch.nn.Module):
         self.loss, self.names, self.moved = loss, [*trained, *moved], moved
         self.batch, self.count = batch, count
         self.called = [module]  # in a list, so that its parameters are not this module's
-        self.counts = [counts]  # in a list, since a trace puts back attributes that it changes
+        # In a function, since a trace puts back what it changes among the attributes.
+        self.counts: Callable[[], dict[str, int]] = lambda: counts
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         inputs, targets = unflatten(self.batch, tensors[: self.count])
@@ -226,7 +234,7 @@ class _Loss(torch.nn.Module):
         result = torch.func.functional_call(self.called[0], values, args, kwargs)
         for name, before in others.items():
             if before._version or values[name] is not before:
-                counts = self.counts[0]
+                counts = self.counts()
                 counts[name] = max(before._version, counts.get(name, 0))
         return (self.loss(result, targets), *(values[name] for name in self.moved))
 
