@@ -118,6 +118,8 @@ WHOLE = [lambda y: op.reshape(y, HEADS), lambda y: op.permute_dims(y, (2, 0, 3, 
         [lambda y: op.multiply(y, relax.const(np.float32(0.5)))],
         [lambda y: op.divide(y, relax.const(np.float32(3)))],
         [lambda y: op.permute_dims(y, (0, 1, 3, 2, 4))],
+        [lambda y: op.strided_slice(y, [1, 4], [1, 0], [3, 4])],
+        [lambda y: op.strided_slice(y, [0], [-1], [-4], [-1])],
     ],
 )
 def test_heads_of_a_product_become_longer(steps: list[Any]) -> None:
@@ -131,6 +133,7 @@ def test_heads_of_a_product_become_longer(steps: list[Any]) -> None:
         lambda y: op.add(y, relax.const(np.float32(0.5))),  # no zeros behind it
         lambda y: op.divide(y, relax.const(np.float32(0))),
         lambda y: op.strided_slice(y, [4], [1], [3]),
+        lambda y: op.strided_slice(y, [4], [-1], [-5], [-1]),
         lambda y: op.exp(y),
         lambda y: op.multiply(y, y),
     ],

@@ -75,7 +75,10 @@ class Longer:
         self._cut[value] = groups, longer
 
     def of(self, value: relax.Expr, groups: Groups) -> relax.Expr | None:
-        """The value with longer groups; None if it is not made from constants."""
+        """The value with longer groups; None if it is not made from constants, or where the axis is
+        one that operands may be spread along."""
+        if groups.extent == 1:
+            return None
         key = value, groups
         if key not in self._known:
             self._known[key] = self._made(value, groups)
@@ -138,28 +141,30 @@ class Longer:
         """A slice along other axes, or one of whole groups."""
         x, axis, size = made.args[0], groups.axis, groups.size
         whole = shape_of(x)[axis]
-        if whole == groups.extent:
-            data = self.of(x, groups)
-            return self._emit(made, [data, *made.args[1:]]) if data is not None else None
-        axes, begins, _, *steps = ([int(bound) for bound in part.fields] for part in made.args[1:])
-        if [place % rank_of(x) for place in axes] != [axis] or any(s != [1] for s in steps):
+        if whole % size or not all(isinstance(part, relax.Tuple) for part in made.args[1:]):
             return None
-        begin = begins[0] + whole * (begins[0] < 0)
-        if begin % size or whole % size:
-            return None
+        axes, begins, ends, *steps = (
+            [int(bound) for bound in part.fields] for part in made.args[1:]
+        )
+        strides = steps[0] if steps else [1] * len(axes)
+        for place, one in enumerate(axes):
+            if one % rank_of(x) == axis:
+                begin = begins[place] + whole * (begins[place] < 0)
+                if begin % size or strides[place] != 1:
+                    return None
+                begins[place] = begin // size * groups.target
+                ends[place] = begins[place] + groups.count * groups.target
         data = self.of(x, replace(groups, count=whole // size))
         if data is None:
             return None
-        first = begin // size * groups.target
-        last = first + groups.count * groups.target
-        return self._rewriter.emit(relax.op.strided_slice(data, [axis], [first], [last]))
+        return self._rewriter.emit(relax.op.strided_slice(data, axes, begins, ends, strides))
 
     def _elementwise(self, made: relax.Call, groups: Groups) -> relax.Expr | None:
         """A scale, whatever it is beyond the groups, or a shift, which is zero there."""
         args = []
         for arg in made.args:
             axis = groups.axis - rank_of(made) + rank_of(arg)
-            if axis >= 0 and shape_of(arg)[axis] == groups.extent and groups.extent > 1:
+            if axis >= 0 and shape_of(arg)[axis] == groups.extent:
                 args.append(self.of(arg, replace(groups, axis=axis)))
             else:
                 args.append(arg if op_name(made) in _SCALES else None)
