@@ -6,6 +6,7 @@ each with ``@SIZE`` for inputs of another size than the model's own.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -67,12 +68,14 @@ def make(text: str, device: str = "cpu") -> tuple[nn.Module, tuple[int, ...]]:
 def settled(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
     """Let random weights give activations that neither vanish nor explode, so that float16 can
     hold them: batch norms get the statistics of random images, and layers and branches that begin
-    at zero, or at scales near zero, do not hide what is before them."""
+    at zero, or at scales near zero, do not hide what is before them. The images go through a copy:
+    what a model caches for its first call, it caches in that precision."""
     for parameter in model.parameters():
         largest = parameter.abs().max() if parameter.numel() else 0.0
         if (parameter.dim() > 1 and not largest) or 0 < largest < 1e-4:
             nn.init.trunc_normal_(parameter, std=0.02)
-    norms = [m for m in model.eval().modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    trial = copy.deepcopy(model.eval())
+    norms = [m for m in trial.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         if norm.weight is not None and not norm.weight.any():
             nn.init.ones_(norm.weight)
@@ -80,9 +83,10 @@ def settled(model: nn.Module, shape: tuple[int, ...]) -> nn.Module:
         norm.momentum = None  # the mean over calls, of which there is one
         norm.train()
     if norms:
-        device = next(model.parameters()).device
-        model(torch.randn(_SETTLING, *shape).to(device))
-    return model.eval()
+        device = next(trial.parameters()).device
+        trial(torch.randn(_SETTLING, *shape).to(device))
+        model.load_state_dict(trial.state_dict())
+    return model
 
 
 class Output(nn.Module):

@@ -69,6 +69,23 @@ def test_what_begins_at_zero_is_not_hidden() -> None:
     assert not net[1].training
 
 
+def test_images_of_settling_leave_nothing_cached() -> None:
+    """A bias that attention keeps from its first call would stay in float32."""
+
+    class Caching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.cache = nn.BatchNorm2d(3), list[torch.Tensor]()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache.append(x.mean())
+            return self.norm(x + 5)
+
+    net = models.settled(Caching(), (3, 4, 4))
+    assert not net.cache and not net.training
+    assert net.norm.running_mean.mean() == pytest.approx(5, abs=0.2)
+
+
 def test_models_of_torchvision() -> None:
     pytest.importorskip("torchvision")
     with torch.no_grad():
