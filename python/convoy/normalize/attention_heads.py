@@ -2,21 +2,23 @@
 loads.
 
 Zeros at the end of queries and keys do not change a score; those of values are cut from the result.
-Where heads are columns of a product with constants, and the result is read by one, these get the
-zeros, and nothing is padded or cut when the network runs.
+Where heads are columns of a matmul with constant weights, and another such matmul reads the result,
+the weights get the zeros, and no kernel pads or slices at run time.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import ClassVar
 
 from tvm import relax
 
 from ..graph.expr import call_like, dtype_of, is_const, op_name, rank_of, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import HALF_DTYPES
-from .longer_groups import PASSED, Groups, Longer, lengthened
+from .attention_reads import Readers, leads_only_to, readers_of
+from .weight_padding import PASSED, Groups, WeightPadding, padded_const
 
 #: Heads are padded to a multiple of this, up to the longest head that kernels support.
 _VECTOR, _MOST = 8, 128
@@ -31,14 +33,11 @@ class PadHeads(Rewriter):
     ops: ClassVar[frozenset[str] | None] = relax_ops("matmul")
 
     def start(self, func: relax.Function) -> None:
-        self._longer = Longer(self, self._is_of_heads)
+        self._func = func
+        self._weights = WeightPadding(self, self._is_of_heads)
         self._of_scores: set[relax.Var] = set()
         self._of_values: set[relax.Var] = set()
-        self._returned = set(used_vars(result_of(func)))
-        self._readers: dict[relax.Var, list[relax.Var]] = {}
         for var, call in self.values.items():
-            for read in used_vars(call):
-                self._readers.setdefault(read, []).append(var)
             if op_name(call) != "relax.matmul" or dtype_of(call) not in HALF_DTYPES:
                 continue
             scores = _scores(self.values, call.args[0], False, {})
@@ -52,47 +51,47 @@ class PadHeads(Rewriter):
             return call_like(call, [self._padded(a, -1), self._padded(b, -2)])
         if self.old.var in self._of_values and _missing(shape_of(b)[-1]):
             return self._of_padded_values(call)
-        groups = self._longer.cut_of(a, rank_of(a) - 1)
+        groups = self._weights.sliced_groups(a, rank_of(a) - 1)
         if groups is None or not is_const(b) or rank_of(b) != 2:
             return None
-        data = self._longer.of(a, groups)
+        data = self._weights.padded(a, groups)
         if data is None:
             return None
-        return call_like(call, [data, lengthened(b, replace(groups, axis=0))])
+        return call_like(call, [data, padded_const(b, replace(groups, axis=0))])
 
     def _of_padded_values(self, call: relax.Call) -> relax.Expr:
         a, b = call.args
         result = self.emit(call_like(call, [a, self._padded(b, -1)]))
         axis, size = rank_of(result) - 1, shape_of(b)[-1]
-        cut = self.emit(relax.op.strided_slice(result, [axis], [0], [size]))
-        self._longer.add_cut(cut, Groups(axis, 1, size, shape_of(result)[-1]), result)
-        return cut
+        sliced = self.emit(relax.op.strided_slice(result, [axis], [0], [size]))
+        self._weights.add_slice(sliced, Groups(axis, 1, size, shape_of(result)[-1]), result)
+        return sliced
 
     def _padded(self, x: relax.Expr, axis: int) -> relax.Expr:
         axis, size = axis % rank_of(x), shape_of(x)[axis]
-        longer = self._longer.of(x, Groups(axis, 1, size, size + _missing(size)))
-        if longer is not None:
-            return longer
+        padded = self._weights.padded(x, Groups(axis, 1, size, size + _missing(size)))
+        if padded is not None:
+            return padded
         width = [0] * (2 * rank_of(x))
         width[2 * axis + 1] = _missing(size)
         return self.emit(relax.op.nn.pad(x, width))
 
-    def _is_of_heads(self, product: relax.Expr) -> bool:
-        """Whether only attention reads a product, so that it is not computed twice."""
-        waiting = [old for old, new in self.renamed.items() if new.same_as(product)]
-        seen: set[relax.Var] = set()
-        while waiting:
-            var = waiting.pop()
-            if var in self._returned:
-                return False
-            for reader in self._readers.get(var, ()):
-                if reader in self._of_scores or reader in self._of_values or reader in seen:
-                    continue
-                if op_name(self.values[reader]) not in PASSED:
-                    return False
-                seen.add(reader)
-                waiting.append(reader)
-        return True
+    @functools.cached_property
+    def _readers(self) -> Readers:
+        return readers_of(self._func, self.values)
+
+    def _is_of_heads(self, matmul: relax.Expr) -> bool:
+        """Whether only attention reads a matmul, so that it is not computed twice."""
+        found = (old for old, new in self.renamed.items() if new.same_as(matmul))
+        return all(
+            leads_only_to(
+                old,
+                self._readers,
+                lambda reader: op_name(self.values[reader]) in PASSED,
+                (self._of_scores | self._of_values).__contains__,
+            )
+            for old in found
+        )
 
 
 def _missing(size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tvm import relax
 
@@ -36,14 +36,34 @@ def feeds_attention(
     var: relax.Var, values: Mapping[relax.Var, relax.Expr], readers: Readers
 ) -> bool:
     """Whether everything that reads a variable ends in products of more than two axes."""
+
+    def passes(reader: relax.Var) -> bool:
+        value = values[reader]
+        return op_name(value) in _BETWEEN or isinstance(value, relax.TupleGetItem)
+
+    def ends(reader: relax.Var) -> bool:
+        return op_name(values[reader]) == "relax.matmul" and rank_of(reader) > 2
+
+    return leads_only_to(var, readers, passes, ends)
+
+
+def leads_only_to(
+    var: relax.Var,
+    readers: Readers,
+    passes: Callable[[relax.Var], bool],
+    ends: Callable[[relax.Var], bool],
+) -> bool:
+    """Whether everything that reads a variable is one of the ``ends``, or ``passes`` it on to those
+    alone."""
     waiting, seen = [var], {var}
     while waiting:
         for reader in readers.get(waiting.pop()) or [None]:
-            value = None if reader is None else values[reader]
-            if op_name(value) in _BETWEEN or isinstance(value, relax.TupleGetItem):
+            if reader is None:
+                return False
+            if passes(reader):
                 if reader not in seen:
                     waiting.append(reader)
                     seen.add(reader)
-            elif op_name(value) != "relax.matmul" or rank_of(reader) < 3:
+            elif not ends(reader):
                 return False
     return True

@@ -1,4 +1,4 @@
-"""Longer groups of elements have zeros where a pad would have put them."""
+"""Padded weights give zeros where a pad would have put them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm.relax import op
 
 from convoy.graph.expr import op_name, shape_of
 from convoy.graph.rewriter import Rewriter, bindings_of
-from convoy.normalize.longer_groups import Groups, Longer
+from convoy.normalize.weight_padding import Groups, WeightPadding
 
 from ..graph.nets import run_llvm
 
@@ -24,27 +24,27 @@ class Pad(Rewriter):
 
     ops: ClassVar[frozenset[str] | None] = frozenset({"relax.nn.relu"})
 
-    def __init__(self, groups: Groups, longer: bool) -> None:
+    def __init__(self, groups: Groups, in_weights: bool) -> None:
         super().__init__()
-        self._groups, self._tries = groups, longer
-        self.longer = False
+        self._groups, self._tries = groups, in_weights
+        self.in_weights = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         (x,), groups = call.args, self._groups
-        found = Longer(self, lambda product: True).of(x, groups) if self._tries else None
+        found = WeightPadding(self, lambda matmul: True).padded(x, groups) if self._tries else None
         if found is not None:
-            self.longer = True
+            self.in_weights = True
             return op.nn.relu(found)
         shape = shape_of(x)
         split = (*shape[: groups.axis], groups.count, groups.size, *shape[groups.axis + 1 :])
         width = [0] * (2 * len(split))
         width[2 * groups.axis + 3] = groups.target - groups.size
         padded = self.emit(op.nn.pad(self.emit(op.reshape(x, split)), width))
-        return op.nn.relu(self.emit(op.reshape(padded, groups.lengthened(shape))))
+        return op.nn.relu(self.emit(op.reshape(padded, groups.padded_shape(shape))))
 
 
 def network(steps: list[Any], columns: int = 24) -> Any:
-    """A product with constants, and a ReLU behind these steps."""
+    """A matmul by constants, and a ReLU behind these steps."""
     rng = np.random.default_rng(0)
     x = relax.Var("x", relax.TensorType((4, 6, 5), "float32"))
     builder = relax.BlockBuilder()
@@ -60,18 +60,18 @@ def network(steps: list[Any], columns: int = 24) -> Any:
 
 
 def check(mod: Any, groups: Groups) -> bool:
-    """Whether the groups become longer without a pad; they are compared with padded ones."""
+    """Whether the weights are padded instead; the result is compared with a padded one."""
     x = np.random.default_rng(1).standard_normal((4, 6, 5)).astype("float32")
-    lengthens = Pad(groups, True)
-    got, want = (run_llvm(one(mod), x) for one in (lengthens, Pad(groups, False)))
+    pads = Pad(groups, True)
+    got, want = (run_llvm(one(mod), x) for one in (pads, Pad(groups, False)))
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-6)
-    names = [op_name(b.value) for b in bindings_of(lengthens(mod)["main"])]
+    names = [op_name(b.value) for b in bindings_of(pads(mod)["main"])]
     return "relax.nn.pad" not in names
 
 
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[Any, Groups]:
-    """Views, scales and shifts behind a product; and groups of some axis of the last one."""
+    """Views, scales and shifts behind a matmul; and groups of some axis of the last one."""
     shape, steps = (4, 6, 24), []
     for _ in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(["split", "join", "permute", "scale", "shift", "slice"]))
@@ -122,7 +122,7 @@ WHOLE = [lambda y: op.reshape(y, HEADS), lambda y: op.permute_dims(y, (2, 0, 3, 
         [lambda y: op.strided_slice(y, [0], [-1], [-4], [-1])],
     ],
 )
-def test_heads_of_a_product_become_longer(steps: list[Any]) -> None:
+def test_heads_of_a_matmul_are_padded_in_its_weights(steps: list[Any]) -> None:
     assert math.prod(HEADS) == 4 * 6 * 24
     assert check(network([*WHOLE, *steps]), Groups(4, 1, 4, 8))
 
@@ -138,19 +138,19 @@ def test_heads_of_a_product_become_longer(steps: list[Any]) -> None:
         lambda y: op.multiply(y, y),
     ],
 )
-def test_others_are_padded(step: Any) -> None:
+def test_others_are_padded_at_run_time(step: Any) -> None:
     mod = network([*WHOLE, step])
     size = int(shape_of(bindings_of(mod["main"])[-1].value)[4])
-    lengthens = Pad(Groups(4, 1, size, 8), True)
-    lengthens(mod)
-    assert not lengthens.longer
+    pads = Pad(Groups(4, 1, size, 8), True)
+    pads(mod)
+    assert not pads.in_weights
 
 
-def test_slices_of_whole_groups_become_longer() -> None:
+def test_slices_of_whole_groups_are_padded_in_the_weights() -> None:
     mod = network([lambda y: op.strided_slice(y, [2], [8], [20])])
     assert check(mod, Groups(2, 3, 4, 5)) and not check(mod, Groups(2, 2, 6, 8))
 
 
-def test_groups_that_are_cut_apart_are_padded() -> None:
+def test_groups_that_are_cut_apart_are_padded_at_run_time() -> None:
     mod = network([lambda y: op.reshape(y, (4, 6, 4, 6))])
     assert check(mod, Groups(3, 1, 6, 8)) and not check(mod, Groups(2, 1, 4, 5))
