@@ -84,7 +84,7 @@ def test_every_tile_takes_slices(kernels, w, seed, around):
 
 def check_all_tiles(kernels, w, seed, sm_count, around=None):
     """All candidates of a workload, if there are some, against float64; ``around`` are channels
-    before and behind what is read, the residual and what is written."""
+    in front of y, x and the residual, then behind them."""
     found = BACKEND.propose(w, Device())
     if isinstance(found, Decline):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -67,8 +68,9 @@ def _referred(value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(function, FunctionType):
         return
     code = function.__code__
-    around = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    yield from ((name, cell.cell_contents) for name, cell in around if _is_assigned(cell))
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # of a variable that is not assigned yet
+            yield name, cell.cell_contents
     read = dict.fromkeys(_names(code, "LOAD_GLOBAL"))
     yield from ((name, function.__globals__.get(name)) for name in read)
     if isinstance(owner, torch.nn.Module):
@@ -77,13 +79,6 @@ def _referred(value: Any) -> Iterator[tuple[str, Any]]:
         for name in dict.fromkeys(_names(code, "LOAD_ATTR", "LOAD_METHOD")):
             found = inspect.getattr_static(owner, name, None)
             yield name, MethodType(found, owner) if isinstance(found, FunctionType) else found
-
-
-def _is_assigned(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False
 
 
 def _names(code: CodeType, *read: str) -> Iterator[str]:
