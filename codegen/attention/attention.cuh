@@ -367,6 +367,7 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     load_rows<kKeyTile, Config::kValueDim, Config::kValuePitch, kThreads>(
         stage + kKeyTile * Config::kPitch, v, p.v_strides.row, t * kKeyTile, p.keys, p.value_dim);
   };
+  wait_for_predecessors();
   load_rows<Config::kRows, Config::kDim, Config::kPitch, kThreads>(queries, q, p.q_strides.row,
                                                                    block_row, p.queries, p.dim);
   load_tile(0);
@@ -380,6 +381,8 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     commit_copies();  // possibly an empty group, so that their number tells which one is there
     wait_copies<1>();
     __syncthreads();
+    if (t + 1 == tiles) launch_dependents();  // earlier, their blocks would take the place of this
+                                              // kernel's
     if (Config::kKeepQueries && t == 0) {
 #pragma unroll
       for (int step = 0; step < Config::kKept; ++step) {

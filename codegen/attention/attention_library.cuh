@@ -5,6 +5,7 @@
 #include "attention.cuh"
 #include "convoy/attention_abi.h"
 #include "convoy/kernel_library.cuh"
+#include "convoy/programmatic_abi.h"
 
 namespace convoy::attention {
 
@@ -92,9 +93,18 @@ struct Library {
                         Config::shared_bytes(INT32_MAX));
   }
 
-  static int32_t launch(const State& state, cudaStream_t stream) {
-    attention<Config><<<state.blocks, Config::kThreads, state.shared_bytes, stream>>>(state.params);
-    return from_cuda(cudaGetLastError());
+  // With `programmatic` it starts before its predecessor has ended.
+  static int32_t launch(const State& state, cudaStream_t stream, bool programmatic) {
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {dim3(unsigned(state.blocks)),
+                                 dim3(Config::kThreads),
+                                 size_t(state.shared_bytes),
+                                 stream,
+                                 &attribute,
+                                 programmatic ? 1u : 0u};
+    return from_cuda(cudaLaunchKernelEx(&config, attention<Config>, state.params));
   }
 
   static int32_t footprint(const State& state, ConvoyFootprint* out) {
@@ -123,7 +133,12 @@ struct Library {
   }                                                                                             \
   CONVOY_API int32_t convoy_kernel_launch(const void* buffer, void* stream) {                   \
     return AttentionLibrary::launch(*convoy::state_at<AttentionState>(buffer),                  \
-                                    static_cast<cudaStream_t>(stream));                         \
+                                    static_cast<cudaStream_t>(stream), false);                  \
+  }                                                                                             \
+  CONVOY_API int32_t convoy_kernel_launch_programmatic(const void* buffer, void* stream,        \
+                                                       int32_t) {                               \
+    return AttentionLibrary::launch(*convoy::state_at<AttentionState>(buffer),                  \
+                                    static_cast<cudaStream_t>(stream), true);                   \
   }                                                                                             \
   CONVOY_API int32_t convoy_kernel_footprint(const void* buffer, ConvoyFootprint* footprint) {  \
     return AttentionLibrary::footprint(*convoy::state_at<AttentionState>(buffer), footprint);   \

@@ -8,9 +8,9 @@
 // A block takes strips until none are left, so that weights are read once for many of them.
 #pragma once
 
+#include "activations.cuh"
 #include "axis.cuh"
 #include "convoy/grid_control.cuh"
-#include "epilogue.cuh"
 #include "tiles.cuh"
 #include "vector.cuh"
 
@@ -257,7 +257,8 @@ __device__ __forceinline__ void finish_strip(
                           for (int v = 0; v < V; ++v) sum[i][j][v] += other[v];
                         });
   }
-  activate<Config::Rows * Config::Columns * V>(&sum[0][0][0], p.activation, p.clip_min, p.clip_max);
+  activate_forward<T, Config::Rows * Config::Columns * V>(&sum[0][0][0], p.activation, p.clip_min,
+                                                          p.clip_max);
   for_outputs<Config>(p, rows, columns, strip, p.out_pitch, channel,
                       [&](int i, int j, bool there, uint32_t offset) {
                         store_if<T, V>(there, p.out, offset, narrowed<T, V>(sum[i][j]));

@@ -1,6 +1,6 @@
 // depthwise_conv behind the C ABI: fprop and dgrad of one element type and filter size.
 //
-// ConvoyShape.swizzle is kActivations * tile + activation: a place in Tiles and an Activation.
+// ConvoyShape.swizzle is kForwardActivations * tile + activation: a place in Tiles and an activation.
 #pragma once
 
 #include "library.cuh"
@@ -120,9 +120,9 @@ struct DepthwiseConv {
     return kOk;
   }
 
-  static int tile_index(const ConvoyShape& s) { return s.swizzle / kActivations; }
+  static int tile_index(const ConvoyShape& s) { return s.swizzle / kForwardActivations; }
   static Tile tile_of(const ConvoyShape& s) { return Tiles<Filter>::list[tile_index(s)]; }
-  static int activation_of(const ConvoyShape& s) { return s.swizzle % kActivations; }
+  static int activation_of(const ConvoyShape& s) { return s.swizzle % kForwardActivations; }
 
   static Axis row_axis(const ConvoyShape& s, int phase, Tile tile) {
     return s.op == CONVOY_DGRAD

@@ -9,8 +9,8 @@
 // memory. A table in shared memory says where each group of four lies relative to a pixel's window.
 #pragma once
 
+#include "activations.cuh"
 #include "convoy/grid_control.cuh"
-#include "epilogue.cuh"
 #include "mma.cuh"
 #include "vector.cuh"
 
@@ -155,7 +155,7 @@ __device__ __forceinline__ void store_tile(const GroupedParams& p, int pixel, in
     widen(load_if<T, 2>(there, p.residual, offset(p.residual_pitch)), other);
     sum[0] += other[0], sum[1] += other[1];
   }
-  activate<2>(sum, p.activation, p.clip_min, p.clip_max);
+  activate_forward<T, 2>(sum, p.activation, p.clip_min, p.clip_max);
   store_if<T, 2>(there, p.y, offset(p.out_pitch), narrowed<T, 2>(sum));
 }
 

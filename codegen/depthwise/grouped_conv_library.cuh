@@ -1,6 +1,6 @@
 // grouped_conv behind the C ABI: fprop of one element type.
 //
-// ConvoyShape.swizzle is kActivations * tile + activation: a place in GroupedTiles and an
+// ConvoyShape.swizzle is kForwardActivations * tile + activation: a place in GroupedTiles and an
 // Activation.
 #pragma once
 
@@ -36,7 +36,7 @@ struct GroupedConv {
     if (s.groups < 2 || s.c % s.groups || s.k % s.groups) return kUnsupported;
     if (s.c / s.groups % 4 || s.k / s.groups % 2) return kWrongChannels;
     if (std::max(s.r, s.s) > kMostGroupedFilter) return kUnsupported;
-    if (s.swizzle < 0 || s.swizzle / kActivations >= kGroupedTileCount) return kUnsupported;
+    if (s.swizzle < 0 || s.swizzle / kForwardActivations >= kGroupedTileCount) return kUnsupported;
     if (shared_bytes(s, tile_of(s)) > kMostGroupedShared) return kTooLarge;
     const int64_t x = int64_t(s.n) * s.h * s.w, y = int64_t(s.n) * s.p * s.q;
     const int64_t most = std::max({x * s.c, y * s.k, int64_t(s.k) * s.r * s.s * s.c / s.groups});
@@ -116,7 +116,7 @@ struct GroupedConv {
     p.steps = (p.depth + kStep - 1) / kStep;
     p.weight_pitch = pitch(s);
     p.column_blocks = (p.group_outputs + 8 * tile.columns - 1) / (8 * tile.columns);
-    p.activation = s.swizzle % kActivations;
+    p.activation = s.swizzle % kForwardActivations;
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
     p.constant_weights = 0;
@@ -129,7 +129,7 @@ struct GroupedConv {
     const int turns = (needed + std::min(most, 65535) - 1) / std::min(most, 65535);
     state->grid = dim3(unsigned(across), unsigned((needed + turns - 1) / turns));
     state->shared_bytes = shared_bytes(s, tile);
-    state->kernel = choose(s.swizzle / kActivations, Places());
+    state->kernel = choose(s.swizzle / kForwardActivations, Places());
     state->waits = waits(state->kernel);
     // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostGroupedShared);
@@ -140,7 +140,7 @@ struct GroupedConv {
   }
 
   static GroupedTile tile_of(const ConvoyShape& s) {
-    return kGroupedTiles[s.swizzle / kActivations];
+    return kGroupedTiles[s.swizzle / kForwardActivations];
   }
 
   // Elements from the first input of a window to the last one, of pixels that lie `pitch` apart.

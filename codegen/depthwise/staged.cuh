@@ -7,9 +7,9 @@
 // which lane t of a quad takes elements 4t .. 4t + 3.
 #pragma once
 
+#include "activations.cuh"
 #include "async_copy.cuh"
 #include "convoy/grid_control.cuh"
-#include "epilogue.cuh"
 #include "mma.cuh"
 #include "staged_tiles.cuh"
 #include "vector.cuh"
@@ -188,7 +188,7 @@ __device__ __forceinline__ void store_outputs(const StagedParams& p, bool there,
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += other[v];
   }
-  activate<V>(sum, p.activation, p.clip_min, p.clip_max);
+  activate_forward<T, V>(sum, p.activation, p.clip_min, p.clip_max);
   store_if<T, V>(there, p.y, offset(p.out_pitch), narrowed<T, V>(sum));
 }
 

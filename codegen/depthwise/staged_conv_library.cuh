@@ -1,6 +1,6 @@
 // staged_conv behind the C ABI: fprop of one element type.
 //
-// ConvoyShape.swizzle is kActivations * tile + activation: a place in kStagedTiles and an
+// ConvoyShape.swizzle is kForwardActivations * tile + activation: a place in kStagedTiles and an
 // Activation.
 #pragma once
 
@@ -34,7 +34,7 @@ struct StagedConv {
     if (s.split_k != 1) return kBadSplit;
     if (s.groups < 2 || s.c % s.groups || s.k % s.groups) return kUnsupported;
     if (s.c / s.groups % 4 || s.k / s.groups % 4) return kWrongChannels;
-    if (s.swizzle < 0 || s.swizzle / kActivations >= kStagedTileCount) return kUnsupported;
+    if (s.swizzle < 0 || s.swizzle / kForwardActivations >= kStagedTileCount) return kUnsupported;
     const int64_t x = int64_t(s.n) * s.h * s.w, y = int64_t(s.n) * s.p * s.q;
     const int64_t most = std::max({x * s.c, y * s.k, int64_t(s.k) * s.r * s.s * s.c / s.groups});
     const int64_t extent =
@@ -130,7 +130,7 @@ struct StagedConv {
          twice && turns > 1 ? 2 : 1};
     p.input_vector = vector(rows.a, block.groups * channels, o.a);
     p.weight_vector = vector(p.depth, p.depth, o.b);
-    p.activation = s.swizzle % kActivations;
+    p.activation = s.swizzle % kForwardActivations;
     p.clip_min = s.clip_min;
     p.clip_max = s.clip_max;
     p.constant_weights = 0;
@@ -143,7 +143,7 @@ struct StagedConv {
     p.by_columns = Divider(block.columns);
     state->grid = dim3(unsigned(across), unsigned(parts(tiles, turns)));
     state->shared_bytes = int(block.shared_bytes(tile, p.stages));
-    state->kernel = choose(s.swizzle / kActivations, Places());
+    state->kernel = choose(s.swizzle / kForwardActivations, Places());
     state->waits = waits(state->kernel);
     // As much as any problem takes: others of the process may share the kernel.
     return allow_shared(state->kernel, kMostStagedShared);
@@ -160,7 +160,9 @@ struct StagedConv {
     return pitch % 8 || part % 8 || !is_aligned(from, 16) ? 4 : 8;
   }
 
-  static StagedTile tile_of(const ConvoyShape& s) { return kStagedTiles[s.swizzle / kActivations]; }
+  static StagedTile tile_of(const ConvoyShape& s) {
+    return kStagedTiles[s.swizzle / kForwardActivations];
+  }
 
   template <int... Index>
   static const void* choose(int place, std::integer_sequence<int, Index...>) {

@@ -44,6 +44,7 @@ class AttentionExecutable : public Executable {
       : library_(library),
         problem_(MakeProblem(function.workload)),
         has_bias_(problem_.bias != CONVOY_NO_BIAS),
+        programmatic_(Get<bool>(function.entry, "programmatic", true)),
         symbol_(function.symbol) {
     if (library.attention.check == nullptr) {
       TVM_FFI_THROW(CorruptArtefact)
@@ -56,7 +57,8 @@ class AttentionExecutable : public Executable {
   int64_t workspace_bytes() const override { return 0; }
 
   std::unique_ptr<Prepared> Prepare(const Pointers& pointers, void*) override {
-    auto call = std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_));
+    auto call =
+        std::make_unique<KernelCall>(library_, static_cast<size_t>(state_bytes_), programmatic_);
     ConvoyAttentionOperands operands{};
     operands.q = pointers[0];
     operands.k = pointers[1];
@@ -71,7 +73,7 @@ class AttentionExecutable : public Executable {
  private:
   const KernelLibrary& library_;
   const ConvoyAttention problem_;
-  const bool has_bias_;
+  const bool has_bias_, programmatic_;
   const std::string symbol_;
   int64_t state_bytes_ = 0;
 };

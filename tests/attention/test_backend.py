@@ -48,6 +48,7 @@ def test_a_candidate_for_each_block_size(backend, compiler, device):
         assert {(f["rows"], f["key_tile"]) for f in fields} == set(TILES)
         assert {c.kernel_fields()["arch"] for c in candidates} == {90 if device is H200 else 80}
         for candidate in candidates:
+            assert backend.is_programmatic(candidate, device) == (device is H200)
             backend.check(candidate)
             assert "attention" in backend.kernel_source(candidate)
 
@@ -216,6 +217,7 @@ def test_placed_with_an_estimate(compiler):
     (choice,) = (c for c in placement.plan.choices if c.workload.op == "attention")
     assert choice.chosen.candidate.backend == "attention"
     assert choice.chosen.measurement.estimated and placement.plan.total_us() > 0
+    assert all(c.linked for c in placement.plan.choices)  # a chain
     assert Plan.loads(placement.plan.dumps()) == placement.plan
     schedule = predict_schedule(placement)
     assert "attention" in str(schedule.to_json())

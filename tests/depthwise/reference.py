@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convoy.ir.activation_values import activate
 from convoy.ir.workload import Workload
 
 
@@ -21,7 +22,8 @@ def fprop(w: Workload, x, filt, residual=None, bias=None):
         y += residual
     if bias is not None:
         y += bias
-    return activated(y, w.epilogue)
+    epilogue = w.epilogue
+    return activate(epilogue.activation, y, low=epilogue.clip_min, high=epilogue.clip_max)
 
 
 def dgrad(w: Workload, dy, filt):
@@ -47,18 +49,6 @@ def wgrad(w: Workload, dy, x):
             product = _window(padded, w, r, s) * dy.astype(np.float64)
             dw[:, r, s, 0] = product.sum(axis=(0, 1, 2))
     return dw
-
-
-def activated(y, epilogue):
-    if epilogue.activation == "relu":
-        return np.maximum(y, 0)
-    if epilogue.activation == "clip":
-        return np.clip(y, epilogue.clip_min, epilogue.clip_max)
-    if epilogue.activation == "sigmoid":
-        return 1 / (1 + np.exp(-y))
-    if epilogue.activation == "silu":
-        return y / (1 + np.exp(-y))
-    return y
 
 
 def _window(padded, w: Workload, r: int, s: int):

@@ -105,10 +105,9 @@ def reference(torch, w, given):
         y = convolved(w, wide["x"], wide["w"])
         y = y + sum(wide[name] for name in EXTRA if name in wide)
         low, high = w.epilogue.clip_min, w.epilogue.clip_max
-        silu = torch.nn.functional.silu
-        activations = {"relu": torch.relu, "sigmoid": torch.sigmoid, "silu": silu}
-        activations |= {"none": lambda v: v, "clip": lambda v: v.clamp(low, high)}
-        return activations[w.epilogue.activation](y)
+        activations = {"none": lambda v: v, "clip": lambda v: v.clamp(low, high)}
+        name = w.epilogue.activation
+        return activations.get(name, getattr(torch.nn.functional, name, None))(y)
     shape = w.operand_shapes()[-1][1]
     unknown = torch.zeros(*shape, dtype=torch.float64, device=given["dy"].device)
     unknown.requires_grad_()

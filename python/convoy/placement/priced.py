@@ -73,9 +73,9 @@ def _measured(subgraph: Subgraph, offers: Mapping[Workload, Offers]) -> Sequence
 
 
 def linkable(subgraph: Subgraph, offers: Offers) -> Offers:
-    """The offers of a subgraph's workload, without times as links of a chain unless its weights are
-    constants: only these are loaded before the predecessor has ended."""
-    if native.has_constant_weights(subgraph):
+    """The offers of a subgraph's workload, without times as links of a chain where it has weights
+    that are no constants: only constants are loaded before the predecessor has ended."""
+    if subgraph.require_workload().op == "attention" or native.has_constant_weights(subgraph):
         return offers
     plain = [
         Offer(o.candidate, dataclasses.replace(o.measurement, chained_us=None))

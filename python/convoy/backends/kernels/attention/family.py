@@ -55,6 +55,7 @@ def attention_backend(limit: int = 6) -> AttentionBackend:
         kernel_from_json=kernel_from_json,
         limit=limit,
         estimate_us=_estimate_us,
+        is_programmatic=lambda kernel: True,
     )
     return AttentionBackend(family)
 

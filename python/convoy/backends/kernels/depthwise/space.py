@@ -18,8 +18,8 @@ from .kernels import FILTERS, ConvKernel, FilterKernel, WgradKernel
 
 Launch = KernelLaunch[FilterKernel]
 
-#: Activations of the kernels, in the order of ``epilogue.cuh``.
-ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu")
+#: Activations of the kernels, in the order of ``activations.cuh``.
+ACTIVATIONS = ("none", "relu", "clip", "sigmoid", "silu", "gelu", "hardswish")
 #: Taps of a row that the kernel of any filter handles at a time; columns of a window at most.
 TAP_CHUNK, MOST_WINDOW = 4, 32
 #: Threads of a block.
