@@ -6,6 +6,7 @@ positions what it makes of 0, 1, 2, ...
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ import torch
 from torch.nn import functional as F
 from tvm import relax
 from tvm.relax import op
+
+#: Elements that a result takes part of, at most, before an axis is resized by a matrix product.
+_MOST_TAPS = 4
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,42 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
                 x = emit(op.take(x, relax.const(positions), axis=i + 2, mode="clip"))
                 continue
             weights = axis.resized(torch.eye(axis.size), mode, antialias).numpy().T
-            shape = [int(size) for size in x.ty.shape]
-            rows = [math.prod(shape[: i + 2]), axis.size, math.prod(shape[i + 3 :])]
-            matrix = relax.const(np.ascontiguousarray(weights).astype(str(x.ty.dtype)))
-            y = emit(op.matmul(matrix, emit(op.reshape(x, rows))))
-            x = emit(op.reshape(y, [*shape[: i + 2], axis.out, *shape[i + 3 :]]))
+            few = (weights != 0).sum(axis=1).max() <= _MOST_TAPS
+            x = (_weighted_taps if few else _product)(weights, x, i + 2, emit)
         return x
 
     return convert
+
+
+def _weighted_taps(
+    weights: np.ndarray, x: relax.Expr, axis: int, emit: Callable[[relax.Expr], relax.Expr]
+) -> relax.Expr:
+    """The product of weights (out, size) with an axis, of few weights in a row that are not zero:
+    the elements that each result takes part of, times these. As in PyTorch, a sum of two elements
+    of which the second has no weight is that with its neighbour."""
+    taps = int((weights != 0).sum(axis=1).max())
+    positions = np.argsort(weights == 0, axis=1, kind="stable")[:, :taps]
+    factors = np.take_along_axis(weights, positions, axis=1)
+    last = np.where(factors != 0, positions, 0).max(axis=1, keepdims=True)
+    positions = np.where(factors != 0, positions, np.minimum(last + 1, weights.shape[1] - 1))
+    behind = [1] * (len(x.ty.shape) - axis - 1)
+    parts = []
+    for index, factor in zip(positions.T, factors.T, strict=True):
+        part = emit(op.take(x, relax.const(index.astype("int64")), axis=axis, mode="clip"))
+        scale = factor.reshape(-1, *behind).astype(str(x.ty.dtype))
+        parts.append(emit(op.multiply(part, relax.const(scale))))
+    return functools.reduce(lambda total, part: emit(op.add(total, part)), parts)
+
+
+def _product(
+    weights: np.ndarray, x: relax.Expr, axis: int, emit: Callable[[relax.Expr], relax.Expr]
+) -> relax.Expr:
+    """The product of weights (out, size) with an axis, as a matrix product."""
+    shape = [int(size) for size in x.ty.shape]
+    rows = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
+    matrix = relax.const(np.ascontiguousarray(weights).astype(str(x.ty.dtype)))
+    y = emit(op.matmul(matrix, emit(op.reshape(x, rows))))
+    return emit(op.reshape(y, [*shape[:axis], len(weights), *shape[axis + 1 :]]))
 
 
 def _resized_at_once(x: relax.Expr, axes: list[_Axis], mode: str) -> relax.Expr | None:
