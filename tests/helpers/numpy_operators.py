@@ -163,7 +163,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "concat": lambda call, xs: np.concatenate(xs, int(call.attrs.axis)),
     "split": lambda call, x: np.split(x, len(call.ty.fields), int(call.attrs.axis)),
     "flip": lambda call, x: np.flip(x, int(call.attrs.axis)),
-    **{name: _over_axes(getattr(np, name)) for name in ("mean", "sum", "max")},
+    **{name: _over_axes(getattr(np, name)) for name in ("mean", "sum", "max", "min", "prod")},
     "nn.pad": lambda call, x: np.pad(x, np.reshape(ints(call.attrs.pad_width), (-1, 2))),
     "strided_slice": _slice,
     "take": lambda call, x, i: np.take(x, i, int(call.attrs.axis)),

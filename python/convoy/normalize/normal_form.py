@@ -12,15 +12,18 @@ The passes, in order:
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
+    MergeReductions      reductions over one axis after the other -> over all of them
     RecognizeMovedParts  concatenations of all parts of one tensor -> permutations
     RecognizeFolds       transposed convolutions that add up patches -> sums of the patches
     HeightOne            convolutions over one dimension -> over images of height 1
+    TransposeWeights     values times transposed attention weights -> weights times values
     ChannelsLast         NHWC activations, OHWI filters
     EliminateCommonCalls what is computed twice -> computed once
     NestPools            maxima over large windows -> maxima of those over smaller ones
     LargePools           large windows -> rows, then columns, or reductions
     ShortProducts        linear layers over a few heads, permuted -> element-wise
     ShortSums            sums of a few elements along an axis -> element-wise
+    ShortFilters         convolutions of one channel with a few taps -> element-wise
     RecognizeRowNorms    several operators that are a norm of the last axis -> one
     MoveNorms            norms of rows before the rows are permuted
     MovePermutations     permutations of rows behind linear layers, where they end
@@ -33,7 +36,9 @@ The passes, in order:
     SplitElementwise     scales, shifts and activations of concatenated convolutions -> of each
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
+    SumBeforeProducts    sums of products with the same weights -> a product of the sum
     FoldData             scales and shifts of data into the weights that read it
+    ScaleActivations     scales and shifts behind relus and clips -> in front of them
     PackProducts         linear layers that attention reads, or slices -> one
     ApplyPrecision       the dtype policy
     SplitLongFilters     long filters of groups -> sums of convolutions with shorter ones
@@ -60,6 +65,7 @@ from .attention_heads import PadHeads
 from .batch_norm import DecomposeBatchNorm
 from .channels import PadStemChannels
 from .common_calls import EliminateCommonCalls
+from .common_weights import SumBeforeProducts
 from .concatenated import SplitElementwise
 from .covering_filters import FlattenCovered
 from .few_outputs import FoldFewOutputs
@@ -79,15 +85,19 @@ from .packed_products import PackProducts
 from .paddings import FoldPaddings
 from .permuted_rows import MovePermutations
 from .precision import ApplyPrecision, compute_dtype
+from .reductions import MergeReductions
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
+from .scaled_activations import ScaleActivations
 from .shape_outputs import shape_outputs
+from .short_filters import ShortFilters
 from .short_products import ShortProducts
 from .short_sums import ShortSums
 from .simplify import Simplify
 from .sliced_channels import SlicedChannels
 from .taps import TrimFilters
 from .training_norms import ExpandTrainingNorms
+from .transposed_weights import TransposeWeights
 from .wide_channels import WidenChannels
 
 #: Module attribute with the dtype policy.
@@ -148,9 +158,11 @@ def passes(dtype: str) -> list[Pass]:
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),
+        MergeReductions(),
         RecognizeMovedParts(),
         RecognizeFolds(),
         HeightOne(),
+        TransposeWeights(),
         ChannelsLast(),
         Simplify(),
         EliminateCommonCalls(),
@@ -158,6 +170,7 @@ def passes(dtype: str) -> list[Pass]:
         LargePools(),
         ShortProducts(),
         ShortSums(),
+        ShortFilters(),
         RecognizeRowNorms(),
         MoveNorms(),
         MovePermutations(),
@@ -170,7 +183,9 @@ def passes(dtype: str) -> list[Pass]:
         SplitElementwise(),
         FoldAffine(),
         MergeBranches(),
+        SumBeforeProducts(),
         FoldData(dtype),
+        ScaleActivations(dtype),
         PackProducts(),
         ApplyPrecision(dtype),
         SplitLongFilters(),

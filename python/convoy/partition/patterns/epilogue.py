@@ -9,14 +9,24 @@ The only value of a site that others read is the end of its chain ``y`` (and ``y
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import dtype_of, make_const, number, numpy_dtype, op_name, shape_of
+from ...graph.expr import (
+    as_numpy,
+    dtype_of,
+    is_const,
+    make_const,
+    number,
+    numpy_dtype,
+    op_name,
+    shape_of,
+)
 from ...graph.rewriter import used_vars
-from ...ir.dtypes import FLOAT_DTYPES
+from ...ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ...ir.epilogue import Epilogue
 from ...ir.workload import Workload
 from ...ops.activation import ELU, HARDSWISH, MISH
@@ -24,6 +34,9 @@ from .base import GraphView, Pattern, Site, fitted
 from .chain import Chain, per_channel
 from .requantization import extended_integers
 from .roots import Root, find_root
+
+#: A bound of a clip that no 16-bit float reaches, bfloat16 included, but infinity.
+_LARGEST = 3.4e38
 
 
 class ConvEpilogue(Pattern):
@@ -115,8 +128,8 @@ def _activation(call: relax.Expr, epilogue: Epilogue) -> Epilogue | None:
     name = op_name(call)
     if name in _ACTIVATIONS:
         return dataclasses.replace(epilogue, activation=_ACTIVATIONS[name])
-    if name == "relax.clip":
-        low, high = (float(number(arg)) for arg in call.args[1:3])
+    if (bounds := _bounds(call)) is not None:
+        low, high = bounds
         return dataclasses.replace(epilogue, activation="clip", clip_min=low, clip_max=high)
     if name == "relax.nn.leakyrelu":
         alpha = float(call.attrs.alpha)
@@ -127,6 +140,24 @@ def _activation(call: relax.Expr, epilogue: Epilogue) -> Epilogue | None:
     if name == "relax.nn.softplus" and _is_plain_softplus(call):
         return dataclasses.replace(epilogue, activation="softplus")
     return None
+
+
+def _bounds(call: relax.Expr) -> tuple[float, float] | None:
+    """Finite bounds of a clip, or of a maximum or minimum with a number."""
+    name = op_name(call)
+    if name == "relax.clip":
+        low, high = (float(number(arg)) for arg in call.args[1:3])
+    elif name in ("relax.maximum", "relax.minimum"):
+        numbers = [arg for arg in call.args if is_const(arg) and as_numpy(arg).size == 1]
+        if len(numbers) != 1:
+            return None
+        bound = float(as_numpy(numbers[0]).item())
+        low, high = (bound, math.inf) if name == "relax.maximum" else (-math.inf, bound)
+    else:
+        return None
+    if dtype_of(call) in HALF_DTYPES:  # to which numbers beyond 16 bits are rounded as infinity
+        low, high = (min(max(bound, -_LARGEST), _LARGEST) for bound in (low, high))
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 def _is_plain_softplus(call: relax.Expr) -> bool:
