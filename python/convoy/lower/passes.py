@@ -16,6 +16,7 @@ from tvm import relax
 from ..errors import ConvoyError
 from ..graph.rewriter import Rewriter, main_function
 from ..graph.target import on_gpu
+from ..tir.dead_blocks import without_dead_blocks
 from ..tir.unit_reductions import without_unit_reductions
 from .accumulate import AccumulateInFloat32
 from .channel_gates import FuseChannelGates
@@ -38,6 +39,7 @@ from .slices import fuse_slices
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
 from .tails import fuse_tails
+from .topk import SelectTopK
 
 Pass = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -69,6 +71,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
     return [
         Decompose(),  # operators that TVM cannot compile, into others
         *([OrderNan()] if keep_nan else []),
+        *([SelectTopK()] if on_gpu() else []),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
@@ -92,7 +95,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         *(map(module_pass, (KeepSpreadApart,)) if on_gpu() else ()),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
-        *((fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
+        *((without_dead_blocks, fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
         *((module_pass(FuseChannelGates),) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
