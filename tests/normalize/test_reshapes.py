@@ -100,6 +100,20 @@ def test_what_is_not_by_channel_keeps_its_shape(step: str) -> None:
     assert len(shape_of(last.var)) >= 3
 
 
+def test_an_operand_without_axes_of_one_in_front() -> None:
+    """As a recurrent layer adds what it has computed of a step's input."""
+
+    def tail(builder, y, x):
+        step = builder.emit(relax.op.reshape(x, (7, 24)))
+        y = builder.emit(relax.op.add(y, constant(1, 1, 24)))
+        return relax.op.nn.relu(builder.emit(relax.op.add(y, step)))
+
+    mod = block(tail, (1, 7, 24))
+    check_same(mod)
+    found = names(normalize(mod, dtype="float32"))
+    assert found == ["reshape", "matmul", "add", "add", "nn.relu", "reshape"]
+
+
 def test_a_clip_without_one_bound() -> None:
     inf = float("inf")
     for low, high, name in ((0, inf, "nn.relu"), (-inf, 6, "minimum"), (-1.5, inf, "maximum")):

@@ -213,3 +213,29 @@ def test_linear_layers_are_not_copied_to_be_wide() -> None:
     """Their data is no copy, and what they give is returned."""
     normal = check_same(mixer(49, 24, turned=False), "float16", TOLERANCE)
     assert [shape_of(call.args[1]) for call in calls(normal, "matmul")] == [(49, 24), (24, 49)]
+
+
+def perceptron(channels: int, hidden: int) -> tvm.IRModule:
+    """A block of ConvNeXt and its kin between convolutions: a norm of the channels of a depthwise
+    convolution, two linear layers, and the sum with the data."""
+    net = Net((2, 16, 6, 5))
+    x = net.conv(net.x, channels, r=1, bias=True)
+    y = net.conv(x, channels, groups=channels, bias=True)
+    y = net.emit(op.permute_dims(y, [0, 2, 3, 1]))
+    y = net.emit(op.nn.layer_norm(y, constant(channels), constant(channels), [-1]))
+    y = net.emit(op.add(net.emit(op.matmul(y, constant(channels, hidden))), constant(hidden)))
+    y = net.emit(op.matmul(net.emit(op.nn.gelu(y)), constant(hidden, channels)))
+    y = net.emit(op.add(y, constant(channels)))
+    return net.finish(net.conv(net.add(x, net.emit(op.permute_dims(y, [0, 3, 1, 2]))), 16))
+
+
+def test_a_linear_layer_whose_result_is_added_to_a_wide_tensor() -> None:
+    """It is as wide, and the norm reads the first channels of such a tensor as they lie."""
+    normal = check_same(perceptron(20, 48), "float16", TOLERANCE)
+    assert [shape_of(call.args[1]) for call in calls(normal, "matmul")] == [(20, 48), (48, 24)]
+    assert "relax.nn.pad" not in count_ops(normal)
+    (norm,) = calls(normal, "nn.layer_norm")
+    values = {binding.var: binding.value for binding in bindings_of(normal["main"])}
+    cast = values[norm.args[0]]
+    assert op_name(cast) == "relax.astype"
+    assert op_name(values[cast.args[0]]) == "relax.strided_slice"

@@ -9,6 +9,7 @@ the reshape, which is free, comes last.
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 from tvm import relax
@@ -85,7 +86,8 @@ class MoveReshapes(Rewriter):
             return self.reshaped(arg, shape_of(product))
         *outer, last = shape_of(arg) or (1,)
         if any(d != 1 for d in outer) or last not in (1, shape[-1]):
-            return None
+            whole = math.prod(shape_of(arg)) == math.prod(shape)  # without axes of 1 in front
+            return self.reshaped(arg, shape_of(product)) if whole else None
         return arg if rank_of(arg) <= 1 else self.reshaped(arg, (last,))
 
 

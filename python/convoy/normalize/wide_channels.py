@@ -35,6 +35,7 @@ from ..ops import DGRAD, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH
 from ..ops.conv_attrs import has_normal_layouts
 from .attention_reads import readers_of
+from .reshapes import NORMS
 
 #: Channels that kernels load at once; images with fewer are stems (:mod:`.channels`).
 VECTOR = 8
@@ -83,7 +84,7 @@ class WidenChannels(Rewriter):
             wide = self._linear(call) if _is_linear(call) else None
         elif name in _BINARY:
             wide = self._binary(call)
-        elif name in _ALONG and call.args[0] in self._wide:
+        elif name in _ALONG and call.args[0] in self._wide and not self._is_normed(call):
             wide = self._along(call, self._wide[call.args[0]])
         if wide is not None:
             return self._cut(self.emit(wide), shape_of(call)[-1])
@@ -175,11 +176,28 @@ class WidenChannels(Rewriter):
             return True
         if name == "relax.reshape":
             alike = shape_of(call)[-1:] == shape_of(var)[-1:]
+        elif name in _BINARY and any(map(self._is_wide, call.args)):
+            return True  # of a tensor that is wide, for which this one would be padded
         else:
             alike = name in _UNARY | _BINARY and all(
                 is_const(a) or a.same_as(var) for a in call.args
             )
         return alike and self._becomes_permuted(result)
+
+    def _is_normed(self, call: relax.Call) -> bool:
+        """Whether a cast is for a norm alone: its kernel reads what is cut in place, and casts."""
+        if op_name(call) != "relax.astype":
+            return False
+        readers = self._readers.get(self.old.var) or [None]
+        return all(r is not None and op_name(self.values[r]) in NORMS for r in readers)
+
+    def _is_wide(self, old: relax.Expr) -> bool:
+        """Whether an old value, or what it is a reshape of, has been cut from a wide tensor."""
+        view = self.values.get(old) if isinstance(old, relax.Var) else None
+        if view is not None and op_name(view) == "relax.reshape":
+            alike = shape_of(view)[-1:] == shape_of(view.args[0])[-1:]
+            return alike and self._is_wide(view.args[0])
+        return self.rename(old) in self._wide
 
     def _widened(self, value: relax.Expr, channels: int) -> relax.Expr:
         """A value with zeros, or whatever the tensor that it is cut from has, behind its
