@@ -292,6 +292,26 @@ def test_names_that_converters_of_scripts_import() -> None:
     assert two.data.numpy() == 2
 
 
+def test_values_that_converters_of_scripts_compute() -> None:
+    from convoy.relay.frontend import common
+
+    x, size = relay.var("x", shape=(2, 3)), relay.var("size", shape=(), dtype="int32")
+    doubled = relay.multiply(size, relay.const(2))
+    assert common.try_infer_value(doubled, parameters={"size": np.int32(4)}) == (8, True)
+    assert common.try_infer_value(relay.const([1, 2]), common.to_int_list) == ([1, 2], True)
+    assert common.try_infer_value(doubled) == (doubled, False)
+    assert common.try_infer_value(doubled, on_failure=lambda: "later") == ("later", False)
+    assert common.shape_of(x, start=1).value.tolist() == [3]
+    assert common.infer_shape(x, relay.IRModule()) == (2, 3)
+    unknown = relay.var("u", shape=(relay.Any(), 3))
+    rows = common.unbind(x, -1)
+    assert len(rows) == 3
+    found = relay.create_executor("vm").evaluate(
+        relay.Function([x, unknown], relay.Tuple([rows[2], common.shape_of(unknown, end=1)]))
+    )(np.arange(6, dtype="float32").reshape(2, 3), np.zeros((5, 3), "float32"))
+    assert [f.numpy().tolist() for f in found] == [[2, 5], [5]]
+
+
 def test_nodes_by_type_key() -> None:
     assert tvm.ir.make_node("DictAttrs", name="x")["name"] == "x"
     assert tvm.ir.make_node("relay.attrs.ClipAttrs", a_min=0.0, a_max=1.0).a_max == 1.0

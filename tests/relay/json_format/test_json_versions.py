@@ -107,4 +107,6 @@ def test_corpus(corpus: Path, name: str) -> None:
     text = (corpus / "small" / f"{name}.json").read_text()
     mod = relay.load_json(text)
     for version in VERSIONS:
+        if name == "conv2d_transpose_oihw" and version < "0.8":
+            continue  # which had no such weights
         assert relay.structural_equal(mod, relay.load_json(older(text, version))), version

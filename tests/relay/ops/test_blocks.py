@@ -99,6 +99,19 @@ CASES: dict[str, Case] = {
         "fixed_point_multiply({0}, multiplier=1073741824, shift=-1)",
         [np.array([7, -8, 100], "int32")], lambda x: np.floor(x / 4 + 0.5).astype("int32"),
     ),
+    "fixed point to the left": (
+        "fixed_point_multiply({0}, multiplier=1610612736, shift=2)",
+        [np.array([7, -8, 100], "int32")], lambda x: 3 * x,
+    ),
+    "fixed point of an axis": (
+        "fixed_point_multiply_per_axis({0}, {1}, {2}, {3}, is_lshift_required=1,"
+        " is_rshift_required=1, axes=[1])",
+        [
+            np.array([[7, -8, 100], [-3, 5, 9]], "int32"), np.array([2**30] * 3, "int32"),
+            np.array([0, 3, 1], "int32"), np.array([1, 0, 1], "int32"),
+        ],
+        lambda x, m, left, right: np.floor(x * 2.0 ** (left - right - 1) + 0.5).astype("int32"),
+    ),
     "dilation": (
         "image.dilation2d({0}, {1})", [PICTURE, RNG.uniform(size=(3, 2, 2)).astype("float32")],
         dilation,
@@ -158,6 +171,7 @@ def test_bits_of_a_number() -> None:
         "sliding_window(%x, axis=0, window_shape=[9, 1], strides=[1, 1])",
         "adv_index((%x, %x, %x, %x))",
         "fixed_point_multiply(%x, multiplier=1, shift=0)",
+        'fixed_point_multiply_per_axis(cast(%x, dtype="int32"), 1, 1, 1, axes=[1])',
     ],
 )
 def test_refused(body: str) -> None:

@@ -35,7 +35,7 @@ def test_conv2d_layouts(layout: str, kernel_layout: str) -> None:
     np.testing.assert_allclose(permuted(got, layout, "NCHW"), want, 1e-5, 1e-5)
 
 
-@pytest.mark.parametrize(("groups", "out"), [(2, 6), (4, 4), (4, 8)])
+@pytest.mark.parametrize(("groups", "out"), [(2, 6), (4, 4), (4, 8), (2, 2)])
 def test_conv2d_groups(groups: int, out: int) -> None:
     x, w = uniform(1, 4, 6, 6), uniform(out, 4 // groups, 3, 3)
     want = reference.conv(x, w, (1, 1), pairs(1, 2), (1, 1), groups)

@@ -48,6 +48,18 @@ def test_valid_counts() -> None:
         assert (rows[batch, len(want) :] == -1).all()
 
 
+def test_no_boxes() -> None:
+    """A number of boxes that a run finds to be zero."""
+    data = relay.var("data", shape=(2, relay.Any(), 6))
+    counts, rows, places = relay.vision.get_valid_counts(data, 0.4)
+    kept_places, number = relay.vision.non_max_suppression(rows, counts, places)
+    outputs = relay.Tuple([counts, rows, kept_places, number])
+    mod = relay.IRModule.from_expr(relay.Function([data], outputs))
+    found = relay.create_executor("vm", mod).evaluate()(np.zeros((2, 0, 6), "float32"))
+    assert [f.numpy().shape for f in found] == [(2,), (2, 0, 6), (2, 0), (2, 1)]
+    assert not found[0].numpy().any() and not found[3].numpy().any()
+
+
 @pytest.mark.parametrize("form", ["onnx", "tensorflow"])
 def test_suppression_in_each_class(form: str) -> None:
     corners, scores = boxes(2, 9), RNG.uniform(0, 1, (2, 3, 9)).astype("float32")

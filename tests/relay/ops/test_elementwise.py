@@ -49,6 +49,9 @@ def test_unary() -> None:
         cases[name] = Case(getattr(relay, name), function, uniform(7, low=1.1, high=3))
     cases["bitwise_not"] = Case(relay.bitwise_not, np.invert, INTS)
     cases["logical_not"] = Case(relay.logical_not, np.logical_not, UNIT > 0)
+    unsigned = np.array([0, 1, 7, 255], "uint8")
+    cases["unsigned_negative"] = Case(relay.negative, np.negative, unsigned)
+    cases["unsigned_sign"] = Case(relay.sign, np.sign, unsigned)
     check(cases)
 
 

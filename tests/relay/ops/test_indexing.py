@@ -47,6 +47,11 @@ def test_indexing() -> None:
                 lambda x, v: replaced(x, v, np.s_[2:-1, -1:-9:-2, :4]),
                 uniform(5, 4, 4), uniform(2, 2, 4),
             ),
+            "strided_set_every_other": Case(
+                lambda x, v: relay.strided_set(x, v, [3, 0], [0, 6], [-2, 3]),
+                lambda x, v: replaced(x, v, np.s_[3:0:-2, 0:6:3]),
+                uniform(4, 6), uniform(2, 2),
+            ),
             "strided_set_all": Case(
                 lambda x, v: relay.strided_set(x, v, [], [], [-1]),
                 lambda x, v: replaced(x, v, np.s_[::-1]),
@@ -82,6 +87,14 @@ def test_indexing() -> None:
                 lambda x, i, u: relay.scatter_elements(x, i, u, axis=1, reduction="add"),
                 lambda x, i, u: reference.scatter_add(x, i, u),
                 UNIT, np.array([[0, 0], [5, 1]], "int32"), uniform(2, 2),
+            ),
+            "scatter_of_nothing": Case(
+                lambda x, i, u: relay.scatter_elements(x, i, u, axis=1, reduction="mul"),
+                lambda x, i, u: x,
+                UNIT, np.zeros((2, 0), "int64"), uniform(2, 0),
+            ),
+            "scatter_nd_of_nothing": Case(
+                relay.scatter_nd, lambda x, i, u: x, UNIT, np.zeros((1, 0), "int64"), uniform(0, 6)
             ),
             "scatter_nd": Case(
                 relay.scatter_nd,

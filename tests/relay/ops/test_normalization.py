@@ -33,6 +33,21 @@ def test_normalizations() -> None:
                 lambda x, g, b: reference.affine(reference.normalized(x, (3,)), g, b, 3),
                 wide, g, b,
             ),
+            "layer_norm_of_doubles": Case(
+                relay.nn.layer_norm,
+                lambda x, g, b: reference.affine(reference.normalized(x, (3,)), g, b, 3),
+                *(a.astype("float64") for a in (wide, g, b)),
+            ),
+            "layer_norm_without_beta": Case(
+                lambda *a: relay.nn.layer_norm(*a, center=False),
+                lambda x, g, b: reference.affine(reference.normalized(x, (3,)), g, 0 * b, 3),
+                wide, g, b,
+            ),
+            "layer_norm_without_gamma": Case(
+                lambda *a: relay.nn.layer_norm(*a, axis=1, scale=False),
+                lambda x, g, b: reference.affine(reference.normalized(x, (1,)), g**0, b, 1),
+                X, g, b,
+            ),
             "instance_norm": Case(
                 relay.nn.instance_norm,
                 lambda x, g, b: reference.affine(reference.normalized(x, (2, 3)), g, b, 1),

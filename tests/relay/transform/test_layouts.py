@@ -137,3 +137,23 @@ def test_rule_of_a_user() -> None:
     assert last(mod).op.name == "cosh"
     with TempOpAttr("cosh", "FInferCorrectLayout", rule):
         assert last(mod).op.name == "layout_transform"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2), (0, 2, 3, 1)])
+def test_transposed_images(order: tuple[int, ...]) -> None:
+    """Rows and columns of one size change places, which no shape shows."""
+    rng = np.random.default_rng(5)
+    first, second = (
+        relay.const(rng.standard_normal((10, 8 + 2 * i, 3, 3)), "float32") for i in (0, 1)
+    )
+    x = relay.var("x", shape=SHAPE)
+    y = relay.nn.conv2d(x, first, padding=(1, 1))
+    turned = relay.transpose(y, order)
+    pooled = relay.nn.avg_pool2d(turned, (3, 1), padding=(1, 0))
+    last = relay.nn.conv2d(pooled, second, padding=(1, 0))
+    mod = relay.IRModule.from_expr(relay.Function([x], relay.Tuple([last, turned + y])))
+    with tvm.transform.PassContext(opt_level=3):
+        converted = transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(mod)
+    assert calls(converted, "layout_transform")
+    for got, want in zip(run(converted), run(mod), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

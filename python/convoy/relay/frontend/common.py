@@ -16,6 +16,10 @@ from convoy.relay.frontend.converter_names import (  # noqa: F401  (for converte
     infer_channels,
     infer_value,
     new_var,
+    shape_of,
+    to_int_list,
+    try_infer_value,
+    unbind,
 )
 from convoy.relay.infer.incremental import type_of
 from convoy.relay.op import tensor as R
@@ -41,12 +45,13 @@ def tensor_type(expr: Expr) -> TensorType:
     return found
 
 
-def infer_shape(expr: Expr) -> tuple[int, ...]:
+def infer_shape(expr: Expr, mod: object = None) -> tuple[int, ...]:
     """Return the shape of a tensor, all of its sizes known.
 
     Raises:
         DynamicShape: A size that is known at run time only.
     """
+    del mod
     found = tensor_type(expr)
     if not found.is_static:
         raise DynamicShape(

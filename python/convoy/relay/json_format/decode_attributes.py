@@ -9,6 +9,7 @@ import numpy as np
 from convoy.errors import ConvoyError, RelaySyntaxError
 from convoy.relay.attrs import complete_attrs
 from convoy.relay.json_format.decoding import Step
+from convoy.relay.json_format.earlier_versions import former_class, renewed_attrs
 from convoy.relay.json_format.scalars import to_float
 from convoy.relay.schema import MANDATORY, Field, attrs_class
 
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
 
 def decode_attrs(node: Node) -> Step:
-    """Decode attributes of a class of the schema.
+    """Decode attributes of a class of the schema, or of an earlier version's.
 
     A field that an old version did not have gets its default.
     """
-    cls = attrs_class(node.key)
+    version = node.file.version
+    cls = former_class(node.key, node.fields, version) or attrs_class(node.key)
     if cls is None:
         raise RelaySyntaxError(f"attributes of class '{node.key[:64]}'", "a class of TVM 0.18")
     values: dict[str, Any] = {}
@@ -31,7 +33,7 @@ def decode_attrs(node: Node) -> Step:
         elif field.default is MANDATORY:
             node.text(field.name)  # raises
     try:
-        return complete_attrs(cls, values, cls.name)
+        return renewed_attrs(complete_attrs(cls, values, cls.name), version)
     except ConvoyError as error:
         raise RelaySyntaxError(error.got, error.expected, error.remedy) from None
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from convoy.relay import ast
 from convoy.relay import types as ty
 from convoy.relay.adt import TypeData
-from convoy.relay.attrs import Attrs, make_attrs
+from convoy.relay.attrs import Attrs
 from convoy.relay.json_format.decoding import Step, decodes, expect, expect_all, span_of
+from convoy.relay.json_format.earlier_versions import RENAMED, renewed_call
 from convoy.relay.module import IRModule
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def global_var(node: Node) -> Any:
 @decodes("Op")
 def operator(node: Node) -> Any:
     name = node.raw.get("repr_str", node.raw.get("global_key", node.fields.get("name", "")))
-    return ast.op(str(name))
+    return ast.op(RENAMED.get(str(name), str(name)))
 
 
 @decodes("relay.Constant")
@@ -50,8 +51,8 @@ def call(node: Node) -> Step:
     callee = expect((yield from node.ref("op")), ast.Expr, node, "op")
     args = expect_all((yield from node.ref("args")), ast.Expr, node, "args")
     attrs = expect((yield from node.ref("attrs")), (Attrs, type(None)), node, "attrs")
-    if isinstance(callee, ast.Op) and attrs is None:
-        attrs = make_attrs(callee.name, {})
+    if isinstance(callee, ast.Op):
+        args, attrs = renewed_call(callee.name, args, attrs)
     return ast.Call(callee, args, attrs, span=(yield from span_of(node)))
 
 

@@ -1,13 +1,14 @@
 """Reading `save_json` files.
 
-A file is a list of nodes that refer to each other by index; 0 is null. Values are strings. What
-older versions wrote differently (names of types, strings in place of string nodes, missing
-fields) is understood without looking at the version.
+A file is a list of nodes that refer to each other by index; 0 is null. Values are strings. Names
+of types, strings in place of string nodes and missing fields of older versions are understood
+without looking at the version; `earlier_versions` has what depends on it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from types import GeneratorType
 from typing import Any
 
@@ -69,6 +70,7 @@ class _File:
             raise RelaySyntaxError("JSON without a list of nodes", "a file of tvm.ir.save_json")
         self._nodes: list[dict[str, Any]] = nodes
         self._root = data.get("root")
+        self.version = _version(data.get("attrs"))
         arrays = data.get("b64ndarrays", [])
         self._arrays: list[Any] = arrays if isinstance(arrays, list) else []
         self._done: dict[int, Any] = {0: None}
@@ -133,6 +135,13 @@ class _File:
 
 
 _STRINGS = ("runtime.String", "ffi.String")
+
+
+def _version(attrs: Any) -> tuple[int, int]:
+    """Return the version that wrote a file, that of 0.18 where it does not say so."""
+    text = str(attrs.get("tvm_version", "")) if isinstance(attrs, dict) else ""
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
+    return (int(found[1]), int(found[2])) if found else (0, 18)
 
 
 class Node:

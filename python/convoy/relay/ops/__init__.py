@@ -26,6 +26,7 @@ from convoy.relay.ops import (  # noqa: F401  (the imports register the operator
     dynamic,
     einsum,
     elementwise,
+    fixed_point,
     image,
     indexing,
     join,

@@ -54,24 +54,3 @@ def infer_cast_like(call: Inputs) -> Type:
 @converter("cast_like")
 def convert_cast_like(op: OpCall) -> RelaxExpr:
     return relax.op.astype(op.args[0], op.type(1).dtype)
-
-
-@builder("fixed_point_multiply")
-def fixed_point_multiply(data: Expr, multiplier: int, shift: int) -> Call:
-    """Compute round(data * multiplier * 2 ** (shift - 31)) of int32."""
-    return make_call("fixed_point_multiply", data, multiplier=multiplier, shift=shift)
-
-
-@type_rule("fixed_point_multiply")
-def infer_fixed_point_multiply(call: Inputs) -> Type:
-    call.count(1)
-    if call.tensor(0).dtype != "int32":
-        raise call.error(f"a {call.tensor(0)}", "int32")
-    return call.tensor(0)
-
-
-@converter("fixed_point_multiply")
-def convert_fixed_point_multiply(op: OpCall) -> RelaxExpr:
-    return op.te(
-        topi.fixed_point_multiply, op.args[0], int(op.attrs["multiplier"]), int(op.attrs["shift"])
-    )

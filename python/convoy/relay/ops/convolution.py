@@ -214,7 +214,9 @@ def convert_conv(op: OpCall) -> RelaxExpr:
         weight = to_plain(op, weight, kernel_layout, op.shape(1))
     kernel = kernel_layout.axes
     rows, times, *window = kernel_layout.to_axes(op.type(1).shape, "OI" + SPATIAL[rank])
-    if is_int(rows, times, *window) and op.attrs.get_int("groups") == rows != 1 and times != 1:
+    channels = data_layout.to_axes(op.type(0).shape, axes)[1]
+    is_depthwise = is_int(channels) and channels == attrs.get_int("groups") == rows != 1
+    if is_depthwise and is_int(times, *window) and times != 1:
         # TVM's depthwise weight (c, times) has its outputs as rows.
         weight = op.permute(weight, [kernel.index(a) for a in "OI" + SPATIAL[rank]])
         shape = [int(n) for n in (rows * times, 1, *window)]  # type: ignore[operator, arg-type]

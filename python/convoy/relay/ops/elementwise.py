@@ -59,7 +59,18 @@ def infer_classifying(call: Inputs) -> Type:
     return TensorType(call.tensor(0).shape, "bool")
 
 
-@converter(*(name for name in _UNARY if name != "round"), *_CLASSIFYING, *_FAST)
+@converter("negative", "sign")
+def convert_negative_and_sign(op: OpCall) -> RelaxExpr:
+    """Emit the operator; Relax has neither for unsigned integers, whose negatives wrap around."""
+    dtype = op.type(0).dtype
+    if not dtype.startswith("uint"):
+        return getattr(relax.op, op.name)(op.args[0])
+    if op.name == "negative":
+        return relax.op.subtract(op.const(0, dtype), op.args[0])
+    return relax.op.minimum(op.args[0], op.const(1, dtype))
+
+
+@converter(*(n for n in _UNARY if n not in ("negative", "sign")), *_CLASSIFYING, *_FAST)
 def convert_unary(op: OpCall) -> RelaxExpr:
     return getattr(relax.op, _FAST.get(op.name, op.name))(op.args[0])
 

@@ -150,8 +150,9 @@ def infer_scatter(call: Inputs) -> Type:
 @converter("scatter_elements")
 def convert_scatter_elements(op: OpCall) -> RelaxExpr:
     reduction = op.attrs["reduction"]
-    for position in range(3):
-        op.shape(position)  # TVM takes minutes for unknown sizes
+    _, _, updates = (op.shape(position) for position in range(3))  # TVM takes minutes for Any
+    if 0 in updates:  # TVM divides by the number of updates
+        return op.args[0]
     return relax.op.scatter_elements(*op.args, op.attrs.get_int("axis"), reduction)
 
 
@@ -162,6 +163,8 @@ def convert_scatter_nd(op: OpCall) -> RelaxExpr:
     Updates beyond the last coordinate have no place and are left out.
     """
     _, places, rows = (op.shape(position) for position in range(3))  # TVM takes minutes for Any
+    if 0 in places:
+        return op.args[0]
     indices = op.permute(op.args[1], [*range(1, len(places)), 0])
     updates = op.args[2]
     if len(places) == 2 and rows[0] > places[1]:

@@ -170,12 +170,19 @@ def infer_scaled_norm(call: Inputs) -> Type:
 
 @converter("nn.layer_norm")
 def convert_layer_norm(op: OpCall) -> RelaxExpr:
+    """Emit layer_norm; that of Relax computes with gamma and beta whatever its attributes say.
+
+    It takes float16 and float32 alone.
+    """
+    data, gamma, beta = op.args
+    if op.type(0).dtype not in ("float16", "float32"):
+        return _affine(op, _normalized(op, data, [axis_of(op)]), axis_of(op))
+    if not op.attrs["scale"]:
+        gamma = op.emit(relax.op.ones_like(gamma))
+    if not op.attrs["center"]:
+        beta = op.emit(relax.op.zeros_like(beta))
     return relax.op.nn.layer_norm(
-        *op.args,
-        axes=[axis_of(op)],
-        epsilon=op.attrs["epsilon"],
-        center=op.attrs["center"],
-        scale=op.attrs["scale"],
+        data, gamma, beta, axes=[axis_of(op)], epsilon=op.attrs["epsilon"]
     )
 
 

@@ -160,6 +160,17 @@ def rescaled(value: Expr, factors: np.ndarray, rounding: str) -> Expr:
     pairs = [fixed_point(float(f)) for f in factors.reshape(-1)]
     fractions = np.array([p[0] for p in pairs], "int64").reshape(factors.shape)
     shifts = np.array([p[1] for p in pairs], "int64").reshape(factors.shape)
+    return multiplied(value, fractions, shifts, rounding)
+
+
+def multiplied(value: Expr, fractions: np.ndarray, shifts: np.ndarray, rounding: str) -> Expr:
+    """Multiply an int32 value by fractions * 2 ** (shifts - 31), rounding to int32.
+
+    Args:
+        value: The int32 expression.
+        fractions, shifts: Integers of shapes that broadcast.
+        rounding: As `rescaled`.
+    """
     wide = plain("cast", value, dtype="int64")
     if (shifts > 0).any():
         wide = plain("left_shift", wide, const(np.maximum(shifts, 0), "int64"))

@@ -208,10 +208,12 @@ def _with_part(data, part, ranges):  # type: ignore[no-untyped-def]
     def at(*index):  # type: ignore[no-untyped-def]
         inside, where = [tirx.const(1, "bool")], []
         for i, taken in zip(index, ranges, strict=True):
-            step = abs(taken.step)
-            offset = i - taken.start if taken.step > 0 else taken.start - i
-            inside += [offset >= 0, offset < step * len(taken), tirx.floormod(offset, step) == 0]
-            where.append(tirx.floordiv(offset, step))
+            # TVM 0.27 divides `constant - i` wrongly, so that negative steps count from below.
+            step, count = abs(taken.step), len(taken)
+            offset = i - min(taken[0], taken[-1]) if count else i
+            inside += [offset >= 0, offset < step * count, tirx.floormod(offset, step) == 0]
+            row = tirx.floordiv(offset, step)
+            where.append(row if taken.step > 0 else count - 1 - row)
         return tirx.if_then_else(tirx.all(*inside), part(*where), data(*index))
 
     return te.compute(data.shape, at, name="strided_set")

@@ -60,3 +60,18 @@ def is_convertible(source: str, target: str) -> bool:
 def expanded(source: str, target: str) -> str:
     """Put the axes that a layout lacks in front, in the order of another one."""
     return "".join(a for a in axes(target) if a not in source) + source
+
+
+def renamed(name: str, source: str, target: str) -> str:
+    """Return a layout in the letters of another name for the same dimensions.
+
+    Args:
+        name: The layout of a value now.
+        source: That which the value had, in the letters of `name`.
+        target: What an operator calls the value that it had: "NCWH" of a transposed value is
+            "NCHW" to a convolution.
+    """
+    if source == target or len(source) != len(target) or is_blocked(source) or is_blocked(target):
+        return name
+    letters = source + source.lower(), target + target.lower()
+    return name.translate(str.maketrans(*letters))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from convoy.relay import ast
 from convoy.relay.ast import Call, Expr, Op, op_call
 from convoy.relay.attrs import Attrs
-from convoy.relay.transform.layouts.names import axes, expanded
+from convoy.relay.transform.layouts.names import axes, expanded, renamed
 from convoy.relay.transform.layouts.rules import RULES, InferCorrectLayoutOutput, Layouts
 from convoy.relay.transform.rewriting import is_primitive
 from convoy.relay.types import TupleType, Type
@@ -102,7 +102,7 @@ class LayoutRewriter:
         if first is None:
             return None
         old_in = list(first.input_layouts)
-        now = [o if v.new is None else v.new for v, o in zip(inputs, old_in, strict=True)]
+        now = [_in_letters_of(v, o) for v, o in zip(inputs, old_in, strict=True)]
         new = self.change(node, first.new_attrs, args)
         if not isinstance(new.op, Op):
             return None
@@ -143,6 +143,13 @@ class LayoutRewriter:
             if source == target:
                 return expr
         return op_call("layout_transform", [expr], src_layout=source, dst_layout=target)
+
+
+def _in_letters_of(value: Value, old: str | None) -> str | None:
+    """Return the layout that a value has, as the operator that calls its former one `old`."""
+    if value.new is None or value.old is None or old is None:
+        return old if value.new is None else value.new
+    return renamed(value.new, value.old, old)
 
 
 def _rule(op: Op) -> Callable[..., InferCorrectLayoutOutput] | None:

@@ -51,13 +51,14 @@ _POOLS = (
 def _pool(
     attrs: Attrs, new: Layouts | None, old: Layouts, types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Follow the input, unless the layout of the result is given."""
+    """Follow the input to channels first or last, unless the layout of the result is given."""
     found = attrs["layout"]
-    spatial = axes(found)
+    spatial = "".join(a for a in axes(found) if a not in "NC")
     unchanged = old[0] in (None, found)  # else a script asked for this layout
     if unchanged and not attrs.get("out_layout") and new and is_convertible(new[0] or "", found):
         wanted = new[0] or found
-        if all(factor(wanted, a) == 1 for a in spatial if a not in "NC"):
+        is_known = axes(wanted) in ("NC" + spatial, f"N{spatial}C")
+        if is_known and all(factor(wanted, a) == 1 for a in spatial):
             found = wanted
             attrs = with_changes(attrs, layout=found)
     return InferCorrectLayoutOutput([found, *["C"] * (len(old) - 1)], [found], attrs)
