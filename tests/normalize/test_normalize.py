@@ -235,17 +235,18 @@ def test_a_bias_is_added_to_what_is_spread_over_the_image():
     assert any(e.bias and e.activation == "relu" for e in epilogues)
 
 
-def test_batch_norm_with_variable_parameters():
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-13)])
+def test_batch_norm_with_variable_parameters(dtype, tolerance):
     bb = relax.BlockBuilder()
     shapes = {"x": (2, 4, 5, 5), "gamma": (4,), "beta": (4,), "mean": (4,), "variance": (4,)}
-    params = [relax.Var(n, relax.TensorType(s, "float32")) for n, s in shapes.items()]
+    params = [relax.Var(n, relax.TensorType(s, dtype)) for n, s in shapes.items()]
     with bb.function("main", params):
         with bb.dataflow():
             variance = bb.emit(op.abs(params[4]))
             bn = bb.emit(op.nn.batch_norm(*params[:4], variance, axis=1, training=False))
             y = bb.emit_output(bb.emit(relax.TupleGetItem(bn, 0)))
         bb.emit_func_output(y)
-    normal = check_same(bb.get())
+    normal = check_same(bb.get(), tolerance=tolerance)
     assert "relax.nn.batch_norm" not in count_ops(normal)
 
 

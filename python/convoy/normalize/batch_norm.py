@@ -43,18 +43,17 @@ class DecomposeBatchNorm(Rewriter):
             dtype = numpy_dtype(dtype_of(x))
             return make_const(scale.astype(dtype)), make_const(shift.astype(dtype))
         op, emit = relax.op, self.emit
-
-        def wide(e: relax.Expr) -> relax.Expr:
-            return e if dtype_of(e) == "float32" else emit(op.astype(e, "float32"))
-
-        gamma, beta, mean, var = (wide(e) for e in (gamma, beta, mean, var))
-        epsilon = relax.const(float(attrs.epsilon), "float32")
+        wide = "float64" if dtype_of(x) == "float64" else "float32"
+        gamma, beta, mean, var = (
+            e if dtype_of(e) == wide else emit(op.astype(e, wide)) for e in (gamma, beta, mean, var)
+        )
+        epsilon = relax.const(float(attrs.epsilon), wide)
         scale = emit(op.rsqrt(emit(op.add(var, epsilon))))
         if attrs.scale:
             scale = emit(op.multiply(scale, gamma))
         shift = emit(op.negative(emit(op.multiply(mean, scale))))
         if attrs.center:
             shift = emit(op.add(shift, beta))
-        if dtype_of(x) != "float32":
+        if dtype_of(x) != wide:
             scale, shift = (emit(op.astype(e, dtype_of(x))) for e in (scale, shift))
         return scale, shift
