@@ -221,6 +221,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "losses": lambda x: (
         F.cross_entropy(x, x.softmax(1)), F.cross_entropy(x, x.softmax(1), reduction="none"),
+        F.cross_entropy(x[0, :, 0], torch.tensor(1)), x.sum().softmax(0), x.sum().log_softmax(0),
         F.cross_entropy(x[..., 0], torch.tensor([0, 3]), label_smoothing=0.1),
         F.cross_entropy(x, MASK.long(), x[0, :, 0].abs(), ignore_index=1, label_smoothing=0.2),
     ),

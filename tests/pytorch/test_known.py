@@ -75,7 +75,11 @@ KNOWN = {
     "repeated of all": lambda net, x: torch.repeat_interleave(x, torch.arange(12) % 3),
     "repeated alike": lambda net, x: torch.repeat_interleave(x, net.mask[:1] + 1, dim=0),
     "sizes one by one": lambda net, x: x.repeat(net.mask.sum(), net.ready).view(-1, net.mask.sum()),
+    "a view of what is known": lambda net, x: x + torch.ones(4).view(1, net.mask.sum() + 1),
     "padding": lambda net, x: F.pad(x, (net.ready, net.ready + 1)),
+    "a size by keyword": lambda net, x: F.interpolate(x[None], size=(net.mask.sum(),))[0],
+    "mapped": lambda net, x: x * net.ready.item() + torch.vmap(lambda i: i * 2)(torch.arange(4)),
+    "random numbers without a use": lambda net, x: (torch.rand(()) < 0.5, x * 2)[1],
     "parameter": lambda net, x: x / net.temperature.item(),
     "like an input": lambda net, x: x + 1 if x.new_ones(2, 2).triu().any() else x,
 }

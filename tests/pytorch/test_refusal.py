@@ -7,11 +7,15 @@ import pickle
 from typing import Any
 
 import pytest
+import tvm
 
 import convoy
 from convoy.errors import InvalidOption, UnsupportedOp
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from convoy.pytorch.refusal import raised  # noqa: E402
+
 nn = torch.nn
 F = nn.functional
 
@@ -75,6 +79,11 @@ def test_operator_and_place(name: str) -> None:
 
     with pytest.raises(UnsupportedOp, match=message):
         convoy.compile(Net(), torch.randn(1, 3, 4, 4), cache=False)
+
+
+def test_operators_of_tvm_have_names_in_errors() -> None:
+    err = ValueError(f"In {tvm.ir.Op.get('relax.sum')}, the input axis 0 is out of range.")
+    assert raised(err) == "ValueError: In relax.sum, the input axis 0 is out of range."
 
 
 def test_a_function_has_no_place() -> None:

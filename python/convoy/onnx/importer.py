@@ -14,6 +14,8 @@ from .builder import Builder, Expr
 from .call import CONVERTERS, Call, Converter, Value, checked_dtype
 from .fold import fold, fold_any
 from .functions import has_function, schema_function
+from .ops import selection
+from .selected import check_sized
 from .weights import Weights, attributes
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ class Importer:
         return [self._output(scope.get(name), name) for name in names]
 
     def _output(self, value: Value, name: str) -> Any:
+        check_sized(value)
         if isinstance(value, np.ndarray):
             return self.constant(value)
         if isinstance(value, list):
@@ -180,6 +183,10 @@ class Importer:
 
     def _emitted(self, call: Call, domain: str) -> Any:
         try:
+            if domain == "" and selection.is_selection(call):
+                return selection.convert(call)
+            for value in call.inputs:
+                check_sized(value)
             if domain == "" and (folded := fold(call)) is not None:
                 return folded
             if (found := self._converter(domain, call.op)) is not None:

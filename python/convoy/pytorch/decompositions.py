@@ -110,6 +110,15 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
 
 
+def _softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+    """Of a tensor without axes, which is its own largest element."""
+    return NotImplemented if x.dim() else torch.exp(x - x)
+
+
+def _log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+    return NotImplemented if x.dim() else x - x
+
+
 def _norm(operator: Callable[..., Any]) -> Callable[..., Any]:
     """A norm in the dtype of its weights and statistics, which may be wider than the data's."""
 
@@ -270,6 +279,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.addbmm.default: _addbmm,
     _aten.elu.default: _elu,
     _aten.pad.default: _pad,
+    _aten._softmax.default: _softmax,
+    _aten._log_softmax.default: _log_softmax,
     **{one: _norm(one) for one in _NORMS},
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,

@@ -67,9 +67,9 @@ def _traced(
         program = _export(_Flat(function, arguments, found, knows=True), tensors, training)
     except ConvoyError:
         raise
-    except Exception:
+    except Exception as err:  # what is left where more is known
         if failure is not None:
-            raise untraceable(function, failure, *unflatten(arguments, tensors)) from failure
+            raise untraceable(function, err, *unflatten(arguments, tensors)) from err
     return program, found[-1]
 
 

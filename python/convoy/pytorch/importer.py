@@ -126,6 +126,7 @@ def to_relax(
             program = decomposed(program, table)
             if not (training or writes):
                 remove_idempotent_writes(program)
+            _leave_out_unused_draws(program.graph)
             _check(program, training)
             step("convert operators", 1, 2)
             promote(program)
@@ -224,6 +225,12 @@ def _check(program: ExportedProgram, training: bool) -> None:
                 "a module that gives the same result each time",
                 "module.eval() first: dropout then does nothing.",
             )
+
+
+def _leave_out_unused_draws(graph: torch.fx.Graph) -> None:
+    """Erase random numbers that no result depends on, such as those by which a module skips layers
+    in training alone."""
+    graph.eliminate_dead_code(lambda node: node.is_impure() and not is_random(node.target))
 
 
 def _result_devices(program: ExportedProgram) -> tuple[torch.device, ...]:

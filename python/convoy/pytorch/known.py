@@ -26,6 +26,8 @@ _ALIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 #: They take sizes one by one, too.
 _SIZED = {getattr(torch.Tensor, name) for name in ("expand", "repeat", "reshape", "tile", "view")}
+#: Module of what ``torch.vmap`` is made of, such as entering a level, which must not be done twice.
+_TRANSFORMS = "torch._functorch"
 _UNKNOWN = object()
 
 
@@ -55,6 +57,8 @@ class Known(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if (getattr(function, "__module__", None) or "").startswith(_TRANSFORMS):
+            return function(*args, **kwargs)
         given = _tensors((args, kwargs))
         values = [self._value(x) for x in given]
         if given and values[0] is None and getattr(function, "__name__", "") in _ALIKE:
@@ -74,9 +78,7 @@ class Known(TorchFunctionMode):
             select = _SELECTING.get(function)
             if select is not None and (found := select(self, *args, **kwargs)) is not None:
                 return found
-            if function in _SIZED:
-                args = (args[0], *self._sizes(args[1:]))
-            return function(*map(self._sizes, args), **kwargs)
+            return self._call(function, args, kwargs)
         result = _compute(function, *_with(given, values, (args, kwargs)))
         leaves = _tensors(result)
         if result is _UNKNOWN or not (leaves or given):
@@ -86,7 +88,7 @@ class Known(TorchFunctionMode):
         if leaves and not any(share_memory(leaf, value) for leaf in leaves for value in values):
             return pytree.tree_map_only(torch.Tensor, self._constant, result)
         alike = self._alike(values)
-        traced = function(*args, **kwargs)
+        traced = self._call(function, args, kwargs)
         for tensor, value in (*zip(_tensors(traced), leaves, strict=True), *alike):
             if id(tensor) not in self._buffers:
                 self._add(tensor, value)
@@ -125,6 +127,13 @@ class Known(TorchFunctionMode):
         with _untraced():
             places = torch.arange(x.shape[axis], device=counts.device).repeat_interleave(counts)
         return x.index_select(axis, self._constant(places))
+
+    def _call(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """What the trace has of a call, in which sizes that are known are numbers."""
+        if function in _SIZED:
+            args = (args[0], *self._sizes(args[1:]))
+        named = {name: self._sizes(value) for name, value in kwargs.items()}
+        return function(*map(self._sizes, args), **named)
 
     def _sizes(self, argument: Any) -> Any:
         """An argument; a sequence of integers without tensors among them."""

@@ -109,12 +109,12 @@ def _shift(shift: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
 
 
 def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
-    """Cross entropy of logits (n, classes, ...) and class indices (n, ...)."""
+    """Cross entropy of logits (n, classes, ...) and class indices (n, ...), or of one of each."""
     logits, targets, *rest = importer.retrieve_args(node)
     given = dict(zip(("weight", "reduction", "ignore_index"), rest, strict=False))
     given |= node.kwargs
     emit, ignored = importer.block_builder.emit, int(given.get("ignore_index", -100))
-    scores = emit(op.nn.log_softmax(logits, axis=1))
+    scores = emit(op.nn.log_softmax(logits, axis=min(1, len(shape_of(logits)) - 1)))
     weight = given.get("weight")
     if weight is not None and not isinstance(weight, relax.Expr):
         weight = importer.env[weight]

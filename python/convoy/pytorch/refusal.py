@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 _OTHERS = (Path(torch.__file__).parent, Path(__file__).parents[1])
 #: Characters of an error of PyTorch's in one of Convoy's, at most.
 _LONGEST = 400
+#: An operator as TVM prints it.
+_OBJECT = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*support_level=\d+\)')
 #: Attribute of the traced wrapper that holds the user's module.
 WRAPPED = "function"
 
@@ -84,8 +87,10 @@ def refused(node: torch.fx.Node, err: Exception) -> UnsupportedOp:
 
 def raised(err: Exception) -> str:
     """Type and first line of an error, shortened: PyTorch appends nodes of its graphs and hints to
-    itself, and repeats conditions, which may be sums of hundreds of terms."""
+    itself, and repeats conditions, which may be sums of hundreds of terms; TVM prints operators
+    as objects, in whose places their names are."""
     reason = next((line for line in str(err).splitlines() if line.strip()), "")
+    reason = _OBJECT.sub(r"\1", reason)
     return f"{type(err).__name__}: {textwrap.shorten(reason, _LONGEST, placeholder=' ...')}"
 
 

@@ -82,6 +82,18 @@ def test_batch_norm_of_a_batch(version: int) -> None:
     check([call], feeds, ("y", "mean", "var"), opset=version)
 
 
+def test_batch_norm_of_a_batch_before_opset_14() -> None:
+    """As PyTorch exports filters that a batch norm standardizes; they are known."""
+    feeds = {"x": values(3, 4, 5)} | {n: values(4, seed=i) + 2 for i, n in enumerate("sbmv")}
+    names = ["y", "mean", "var", "saved_mean", "saved_var"]
+    call = node("BatchNormalization", ["x", *"sbmv"], names, momentum=0.7)
+    later = node("BatchNormalization", ["x", *"sbmv"], names[:3], training_mode=1, momentum=0.7)
+    expected = check([later], feeds, names[:3], opset=15)
+    expected += [feeds["x"].mean((0, 2)), feeds["x"].var((0, 2))]
+    for got, want in zip(run(model([call], feeds, names, opset=13), feeds), expected, strict=True):
+        np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
 @pytest.mark.parametrize("count", [1, 0])
 @pytest.mark.parametrize("ceil", [0, 1])
 def test_average_pools_at_the_edge(count: int, ceil: int) -> None:

@@ -22,6 +22,7 @@ from . import (
     refused,
     reshape,
     roi,
+    selection,
     sequence,
     signal,
     slicing,
@@ -31,5 +32,5 @@ __all__ = [
     "activation", "classical", "control_flow", "convolution", "einsum", "elementwise", "image",
     "indexing", "matrix", "microsoft", "microsoft_attention", "microsoft_diffusion",
     "microsoft_quantized", "normalization", "pooling", "quantization", "recurrent", "reduction",
-    "refused", "reshape", "roi", "sequence", "signal", "slicing",
+    "refused", "reshape", "roi", "selection", "sequence", "signal", "slicing",
 ]  # fmt: skip

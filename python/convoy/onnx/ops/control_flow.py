@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import ConvoyError
 from ..call import CONSTANTS, Call, Value, converter
+from ..selected import check_sized
 
 if TYPE_CHECKING:
     import onnx
@@ -20,7 +21,7 @@ def body(call: Call, graph: onnx.GraphProto, inputs: list[Value]) -> list[Value]
     for value, given in zip(graph.input, inputs, strict=False):
         scope[value.name] = given
     call.importer.enter(graph, scope)
-    return [scope[value.name] for value in graph.output]
+    return [check_sized(scope[value.name]) for value in graph.output]
 
 
 @converter("If")

@@ -10,18 +10,20 @@ from ..call import Call, Value, converter
 
 @converter("BatchNormalization")
 def batch_norm(call: Call) -> Value:
-    """Normalize by the given statistics, in training by those of the batch."""
+    """Normalize by the given statistics, in training by those of the batch. Before opset 14, one
+    with further results is in training."""
     if not call.attrs.get("spatial", 1):
         raise call.unsupported("with spatial=0", "statistics for each channel")
     epsilon = float(call.attrs.get("epsilon", 1e-5))
-    if call.version < 14 and call.outputs > 1:
-        raise call.unsupported(f"of opset {call.version} in training mode", "inference")
+    training = call.outputs > 1 if call.version < 14 else call.attrs.get("training_mode", 0)
     if call.rank() == 1:  # a batch without channels
+        if training:
+            raise call.unsupported("of one axis in training mode", "data with channels")
         shape = (call.shape()[0], 1)
         flat = call.do("BatchNormalization", call.reshape(call.value(0), shape), *call.inputs[1:],
                        epsilon=epsilon)  # fmt: skip
         return call.reshape(flat, call.shape())
-    if call.version >= 14 and call.attrs.get("training_mode", 0):
+    if training:
         return _batch_norm_of_batch(call, epsilon)
     dtype = call.dtype()
     parts = [call.cast(call.value(i), dtype) for i in range(1, 5)]
@@ -30,7 +32,7 @@ def batch_norm(call: Call) -> Value:
 
 
 def _batch_norm_of_batch(call: Call, epsilon: float) -> Value:
-    """The normalised data, and the running statistics moved toward the batch's."""
+    """The normalised data, the running statistics moved toward the batch's, and the batch's."""
     rank, momentum = call.rank(), float(call.attrs.get("momentum", 0.9))
     axes = np.array([i for i in range(rank) if i != 1])
     x = call.value(0)
@@ -41,12 +43,13 @@ def _batch_norm_of_batch(call: Call, epsilon: float) -> Value:
     shape = (1, -1, *(1,) * (rank - 2))
     scale, shift = (call.reshape(call.cast(call.value(i), call.dtype()), shape) for i in (1, 2))
     y = call.do("Add", call.do("Mul", call.do("Div", spread, deviation), scale), shift)
-    results = [y]
+    results, of_batch = [y], []
     for index, value in ((3, mean), (4, variance)):
         old, new = call.value(index), call.cast(call.reshape(value, (-1,)), call.dtype(index))
         kept = call.do("Mul", old, call.const(momentum, index))
         results.append(call.do("Add", kept, call.do("Mul", new, call.const(1 - momentum, index))))
-    return tuple(results[: max(1, call.outputs)])
+        of_batch.append(new)
+    return tuple([*results, *of_batch][: max(1, call.outputs)])
 
 
 def _normalized(

@@ -7,7 +7,7 @@ import shlex
 from ...errors import UnsupportedOp
 from ..call import Call, Value, converter
 
-_BY_DATA = "NonZero", "Unique", "NonMaxSuppression"
+_BY_DATA = "Unique", "NonMaxSuppression"
 _RANDOM = (
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
     "Bernoulli",
