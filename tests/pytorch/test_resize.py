@@ -35,7 +35,7 @@ def test_few_taps_are_no_matrix_product(name):
 
 def test_what_is_no_number_stays_local():
     x = X.clone()
-    x[0, 0, 3], x[1, 2, 4] = math.nan, math.inf
+    x[0, 0, 3], x[1, 2, 4], x[1, 1, 8] = math.nan, math.inf, -math.inf
     function = CASES["longer"]
     torch.testing.assert_close(convoy.compile(function, x)(x), function(x), equal_nan=True)
 

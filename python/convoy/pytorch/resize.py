@@ -88,13 +88,16 @@ def _weighted_taps(
     weights: np.ndarray, x: relax.Expr, axis: int, emit: Callable[[relax.Expr], relax.Expr]
 ) -> relax.Expr:
     """The product of weights (out, size) with an axis, of few weights in a row that are not zero:
-    the elements that each result takes part of, times these. As in PyTorch, a sum of two elements
-    of which the second has no weight is that with its neighbour."""
+    the elements that each result takes part of, times these. As in PyTorch, an element without
+    weight is the next neighbour; behind the last one, it shares the weight of that."""
     taps = int((weights != 0).sum(axis=1).max())
     positions = np.argsort(weights == 0, axis=1, kind="stable")[:, :taps]
     factors = np.take_along_axis(weights, positions, axis=1)
     last = np.where(factors != 0, positions, 0).max(axis=1, keepdims=True)
     positions = np.where(factors != 0, positions, np.minimum(last + 1, weights.shape[1] - 1))
+    shared = positions == last
+    share = (factors * shared).sum(axis=1, keepdims=True) / shared.sum(axis=1, keepdims=True)
+    factors = np.where(shared, share, factors)
     behind = [1] * (len(x.ty.shape) - axis - 1)
     parts = []
     for index, factor in zip(positions.T, factors.T, strict=True):
