@@ -112,6 +112,16 @@ def test_a_softmax_over_queries_stays() -> None:
     assert not weights_are_first(TransposeWeights()(mod))
 
 
+def check_same(mod: Any) -> None:
+    """Weights come first, with the same result."""
+    changed = TransposeWeights()(mod)
+    assert weights_are_first(changed)
+    given_ = inputs(mod)
+    np.testing.assert_allclose(
+        evaluate(changed, given_)[0], evaluate(mod, given_)[0], rtol=1e-12, atol=1e-12
+    )
+
+
 def test_values_of_another_rank_broadcast() -> None:
     bb = relax.BlockBuilder()
     q = relax.Var("q", relax.TensorType((3, 4, 6), "float32"))
@@ -122,13 +132,7 @@ def test_values_of_another_rank_broadcast() -> None:
             p = bb.emit(op.nn.softmax(bb.emit(op.matmul(q, turned))))
             gv = bb.emit_output(op.matmul(v, bb.emit(op.permute_dims(p, [0, 2, 1]))))
         bb.emit_func_output(gv)
-    mod = bb.get()
-    changed = TransposeWeights()(mod)
-    assert weights_are_first(changed)
-    given_ = inputs(mod)
-    np.testing.assert_allclose(
-        evaluate(changed, given_)[0], evaluate(mod, given_)[0], rtol=1e-12, atol=1e-12
-    )
+    check_same(bb.get())
 
 
 def test_a_global_context_is_not_transposed() -> None:
@@ -146,12 +150,7 @@ def test_a_global_context_is_not_transposed() -> None:
             gv = bb.emit_output(bb.emit(op.add(y, bb.emit(op.reshape(context, (2, 8, 1, 1))))))
         bb.emit_func_output(gv)
     mod = bb.get()
-    changed = TransposeWeights()(mod)
-    assert weights_are_first(changed)
-    given_ = inputs(mod)
-    np.testing.assert_allclose(
-        evaluate(changed, given_)[0], evaluate(mod, given_)[0], rtol=1e-12, atol=1e-12
-    )
+    check_same(mod)
     values = [binding.value for binding in bindings_of(normalize(mod)["main"])]
     moved = [value for value in values if op_name(value) == "relax.permute_dims"]
     assert len(moved) == 2  # the image and the result of the network
