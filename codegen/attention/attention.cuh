@@ -11,6 +11,7 @@
 // result need no copy.
 #pragma once
 
+#include "convoy/grid_control.cuh"
 #include "mma.cuh"
 
 namespace convoy::attention {
@@ -381,8 +382,8 @@ __global__ void __launch_bounds__(Config::kThreads) attention(const __grid_const
     commit_copies();  // possibly an empty group, so that their number tells which one is there
     wait_copies<1>();
     __syncthreads();
-    if (t + 1 == tiles) launch_dependents();  // earlier, their blocks would take the place of this
-                                              // kernel's
+    // Earlier, blocks of the next kernel would take the places of blocks that are still to come.
+    if (t + 1 == tiles) launch_dependents();
     if (Config::kKeepQueries && t == 0) {
 #pragma unroll
       for (int step = 0; step < Config::kKept; ++step) {

@@ -1,6 +1,5 @@
 // PTX of sm_80 that the kernels of this folder use: asynchronous copies, matrix loads from shared
-// memory, and the 16-bit tensor core instruction with float32 accumulators; of sm_90 what orders
-// launches (convoy/programmatic_abi.h).
+// memory, and the 16-bit tensor core instruction with float32 accumulators.
 //
 // Fragments of mma.m16n8k16 in a thread, with g = lane / 4 and t = lane % 4:
 //   a[4]  (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), two neighbouring columns each
@@ -81,20 +80,6 @@ struct Numbers<__nv_bfloat16> {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 };
-
-// Lets the next kernel of the stream start, once all blocks have called it or ended.
-__device__ inline void launch_dependents() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Waits for the end of all kernels before this one if it was launched programmatically.
-__device__ inline void wait_for_predecessors() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 // 2^x; 0 for minus infinity.
 __device__ inline float exp2_approx(float x) {

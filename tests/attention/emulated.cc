@@ -1,5 +1,7 @@
 // attention.cuh on the host: beside a copy of it lies the mma.cuh of this folder. CONFIG gives the
 // arguments of Config.
+#include "mma.cuh"  // what CUDA declares, before the project's headers need it
+
 #include "attention.cuh"
 
 namespace convoy::attention {

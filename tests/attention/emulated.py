@@ -42,6 +42,7 @@ def library(kernel: AttentionKernel) -> ctypes.CDLL:
             "-fno-gnu-unique",
             f"-DCONFIG={match[1]}",
             f"-I{HERE.parent / 'helpers'}",
+            f"-I{paths.codegen_dir() / 'include'}",
         ]
         subprocess.run([*command, "-o", out, Path(folder, "emulated.cc")], check=True)
         return ctypes.CDLL(str(out))

@@ -13,6 +13,7 @@
 #include "mma.h"
 
 #define __device__
+#define __forceinline__ inline
 #define __global__
 #define __shared__
 #define __align__(bytes)
@@ -158,9 +159,6 @@ struct Numbers<__nv_bfloat16> {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   }
 };
-
-inline void launch_dependents() {}
-inline void wait_for_predecessors() {}
 
 inline float exp2_approx(float x) { return std::exp2(x); }
 
