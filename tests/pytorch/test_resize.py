@@ -26,7 +26,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_few_taps_are_no_matrix_product(name):
+def test_few_taps_are_no_matmul(name):
     function = CASES[name]
     fast = convoy.compile(function, X)
     torch.testing.assert_close(fast(X), function(X), atol=2e-6, rtol=1e-5)
@@ -40,7 +40,7 @@ def test_what_is_no_number_stays_local():
     torch.testing.assert_close(convoy.compile(function, x)(x), function(x), equal_nan=True)
 
 
-def test_wide_windows_are_a_matrix_product():
+def test_wide_windows_are_a_matmul():
     def function(x):
         return F.interpolate(x[None], size=(3, 2), mode="bilinear", antialias=True)
 

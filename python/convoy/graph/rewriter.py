@@ -210,6 +210,11 @@ class Rewriter:
             return value
         return None
 
+    def single_use(self, old: relax.Expr) -> relax.Call | None:
+        """The old call that an old value is bound to, if it is one and the value is read once."""
+        value = self.values.get(old) if isinstance(old, relax.Var) else None
+        return value if isinstance(value, relax.Call) and self.uses[old] == 1 else None
+
     def reshaped(self, expr: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
         """``expr`` in another shape: the value that was reshaped to it, where that has it."""
         while (made := self.producer(expr, "relax.reshape")) is not None:

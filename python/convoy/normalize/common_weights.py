@@ -1,4 +1,4 @@
-"""Write sums of products with the same weights as a product of the sum of their data.
+"""Write sums of convolutions or matmuls with the same weights as one of the sum of their data.
 
 A layer that is applied to two tensors whose results are added, as in the channel attention of CBAM
 to the means and the maxima of an image, is linear: ``w x + w y`` is ``w (x + y)``. One kernel less
@@ -44,24 +44,20 @@ class SumBeforeProducts(Rewriter):
         return relax.op.add(product, make_const(total, dtype_of(old))) if total.any() else product
 
     def _product(self, expr: relax.Expr) -> tuple[relax.Call | None, np.ndarray]:
-        """The old product with constant weights that computes a value for one reader, and the
-        constant that is added to it."""
-        made, shift = self._alone(expr), np.zeros(())
+        """The old convolution or matmul with constant weights that computes a value for one reader,
+        and the constant that is added to it."""
+        made, shift = self.single_use(expr), np.zeros(())
         if made is not None and op_name(made) == "relax.add":
             found = channel_constant(made.args[1], made.args[0])
             if found is None:
                 return None, shift
-            made, shift = self._alone(made.args[0]), found
+            made, shift = self.single_use(made.args[0]), found
         is_product = made is not None and op_name(made) in PRODUCTS and is_const(made.args[1])
         return (made if is_product else None), shift
 
-    def _alone(self, expr: relax.Expr) -> relax.Call | None:
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        return value if isinstance(value, relax.Call) and self.uses[expr] == 1 else None
-
 
 def _have_equal_weights(one: relax.Call, two: relax.Call) -> bool:
-    """Whether two products are of one kind, of data of one shape, with equal weights."""
+    """Whether two calls are of one kind, of data of one shape, with equal weights."""
     if op_name(one) != op_name(two) or str(attr_fields(one.attrs)) != str(attr_fields(two.attrs)):
         return False
     alike = all(

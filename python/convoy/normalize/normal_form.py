@@ -36,7 +36,7 @@ The passes, in order:
     SplitElementwise     scales, shifts and activations of concatenated convolutions -> of each
     FoldAffine           scales into weights
     MergeBranches        sums of convolutions of one tensor -> one convolution
-    SumBeforeProducts    sums of products with the same weights -> a product of the sum
+    SumBeforeProducts    sums of matmuls with the same weights -> a matmul of the sum
     FoldData             scales and shifts of data into the weights that read it
     ScaleActivations     scales and shifts behind relus and clips -> in front of them
     PackProducts         linear layers that attention reads, or slices -> one

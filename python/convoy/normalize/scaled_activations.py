@@ -1,5 +1,5 @@
 """Scales and shifts behind relus and clips, in front of them: in the weights and the bias of the
-convolution or matrix product there.
+convolution or matmul there.
 
 ``s relu(y) + t`` is ``s y + t`` with the lower bound ``t``, or with that as the upper bound where
 ``s`` is negative; a clip has two bounds. So is the learnable affine block behind each activation of
@@ -65,30 +65,25 @@ class ScaleActivations(ThenFoldAffine):
         if op_name(old) == _MULTIPLY:
             if self.old.var in self._shifted and self.uses[self.old.var] == 1:
                 return None
-            activation = self._only(x)
+            activation = self.single_use(x)
             return None if activation is None else _Scaled(activation, values, np.zeros(()))
-        inner = self._only(x)
+        inner = self.single_use(x)
         if inner is None:
             return None
         if op_name(inner) != _MULTIPLY:
             return _Scaled(inner, np.ones(()), values)
-        before = self._only(inner.args[0])
+        before = self.single_use(inner.args[0])
         scale = channel_constant(inner.args[1], inner.args[0])
         if before is None or scale is None or not np.isfinite(scale).all():
             return None
         return _Scaled(before, scale, values)
 
-    def _only(self, expr: relax.Expr) -> relax.Call | None:
-        """The old call that computes a value for one reader."""
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        return value if isinstance(value, relax.Call) and self.uses[expr] == 1 else None
-
     def _is_folded(self, expr: relax.Expr) -> bool:
-        """Whether a scale and a shift of an old value become those of a product's weights."""
-        made = self._only(expr)
+        """Whether a scale and a shift of an old value become part of weights and bias."""
+        made = self.single_use(expr)
         if made is not None and op_name(made) == _ADD:
             is_bias = channel_constant(made.args[1], made.args[0]) is not None
-            made = self._only(made.args[0]) if is_bias else None
+            made = self.single_use(made.args[0]) if is_bias else None
         return made is not None and op_name(made) in PRODUCTS and is_const(made.args[1])
 
     def _activation(self, found: _Scaled) -> relax.Expr | None:

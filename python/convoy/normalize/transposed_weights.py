@@ -4,7 +4,7 @@ Networks that keep channels in front of pixels compute ``v p^T`` of values ``v``
 channels, keys) and weights ``p`` of shape (..., queries, keys), as of global contexts, where there
 is one query. That is ``(p v^T)^T``: what patterns match as attention, and permutations, which are
 views of its operands and result. Weights may also be a softmax over the second to last axis of
-scores that are the product of keys and queries.
+scores that are the matmul of keys and queries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PERMUTE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 
 
 class TransposeWeights(Rewriter):
-    """Swap the operands of products by transposed weights that nothing else reads."""
+    """Swap the operands of matmuls by transposed weights that nothing else reads."""
 
     ops: ClassVar[frozenset[str] | None] = frozenset({_MATMUL})
 
@@ -46,9 +46,8 @@ class TransposeWeights(Rewriter):
     def _alone(self, expr: relax.Expr) -> relax.Expr:
         """The old call that computes a value of at least two axes for one reader; of other values
         these themselves."""
-        value = self.values.get(expr) if isinstance(expr, relax.Var) else None
-        alone = isinstance(value, relax.Call) and self.uses[expr] == 1
-        return value if alone and rank_of(expr) >= 2 else expr
+        made = self.single_use(expr)
+        return made if made is not None and rank_of(expr) >= 2 else expr
 
     def _is_transposed(self, expr: relax.Expr) -> bool:
         """Whether an old value is transposed weights."""
@@ -60,7 +59,7 @@ class TransposeWeights(Rewriter):
             return _swaps(made) and self._is_weights(made.args[0])
         if name != _SOFTMAX or int(made.attrs.axis) % rank_of(made) != rank_of(made) - 2:
             return False
-        return self._is_product(made.args[0])
+        return self._is_matmul(made.args[0])
 
     def _is_weights(self, expr: relax.Expr) -> bool:
         """Whether an old value is a softmax over the last axis."""
@@ -71,20 +70,20 @@ class TransposeWeights(Rewriter):
             op_name(made) == _SOFTMAX and int(made.attrs.axis) % rank_of(made) == rank_of(made) - 1
         )
 
-    def _is_product(self, expr: relax.Expr) -> bool:
-        """Whether an old value is a product of two activations times numbers."""
+    def _is_matmul(self, expr: relax.Expr) -> bool:
+        """Whether an old value is a matmul of two activations times numbers."""
         made = self._alone(expr)
         if op_name(made) in ("relax.multiply", "relax.divide"):
             data, factor = made.args
-            return _is_number(factor) and self._is_product(data)
+            return _is_number(factor) and self._is_matmul(data)
         if op_name(made) == "relax.astype":
-            return self._is_product(made.args[0])
-        product = op_name(made) == _MATMUL and not any(map(is_const, made.args))
-        return product and min(map(rank_of, made.args)) >= 2
+            return self._is_matmul(made.args[0])
+        matmul = op_name(made) == _MATMUL and not any(map(is_const, made.args))
+        return matmul and min(map(rank_of, made.args)) >= 2
 
     def _transposed(self, expr: relax.Expr) -> relax.Expr:
         """A new value with its last two axes swapped; the old one is known to be weights or a
-        product."""
+        matmul."""
         made = self.producer(expr)
         assert made is not None, expr
         if op_name(made) in (_PERMUTE, _RESHAPE):

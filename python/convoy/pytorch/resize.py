@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from tvm import relax
 from tvm.relax import op
 
-#: Elements that a result takes part of, at most, before an axis is resized by a matrix product.
+#: Elements that a result takes part of, at most, before an axis is resized by a matmul.
 _MOST_TAPS = 4
 
 
@@ -78,7 +78,7 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
                 continue
             weights = axis.resized(torch.eye(axis.size), mode, antialias).numpy().T
             few = (weights != 0).sum(axis=1).max() <= _MOST_TAPS
-            x = (_weighted_taps if few else _product)(weights, x, i + 2, emit)
+            x = (_weighted_taps if few else _matmul)(weights, x, i + 2, emit)
         return x
 
     return convert
@@ -87,7 +87,7 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
 def _weighted_taps(
     weights: np.ndarray, x: relax.Expr, axis: int, emit: Callable[[relax.Expr], relax.Expr]
 ) -> relax.Expr:
-    """The product of weights (out, size) with an axis, of few weights in a row that are not zero:
+    """The matmul of weights (out, size) and an axis, of few weights in a row that are not zero:
     the elements that each result takes part of, times these. As in PyTorch, an element without
     weight is the next neighbour; behind the last one, it shares the weight of that."""
     taps = int((weights != 0).sum(axis=1).max())
@@ -107,10 +107,10 @@ def _weighted_taps(
     return functools.reduce(lambda total, part: emit(op.add(total, part)), parts)
 
 
-def _product(
+def _matmul(
     weights: np.ndarray, x: relax.Expr, axis: int, emit: Callable[[relax.Expr], relax.Expr]
 ) -> relax.Expr:
-    """The product of weights (out, size) with an axis, as a matrix product."""
+    """The matmul of weights (out, size) and an axis."""
     shape = [int(size) for size in x.ty.shape]
     rows = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
     matrix = relax.const(np.ascontiguousarray(weights).astype(str(x.ty.dtype)))

@@ -41,6 +41,8 @@ def counted(call: Call) -> Sizes | None:
     if len(call.sources) < 2 or not call.builder.is_expr(call.inputs[1]):
         return None
     error = next((one.error for one in call.scope.values() if isinstance(one, Selected)), None)
+    if error is None:
+        return None
     nodes = producers(call)
     node = nodes.get(call.sources[1])
     parts = node.input if node is not None and node.op_type == "Concat" else call.sources[1:2]
@@ -56,7 +58,7 @@ def counted(call: Call) -> Sizes | None:
             sizes.append(np.array([COUNT]))
         else:
             return None
-    if error is None or mask is None or call.do_dtype(mask).kind != "b":
+    if mask is None or call.do_dtype(mask).kind != "b":
         return None
     return Sizes(mask, np.concatenate(sizes), error)
 
