@@ -11,7 +11,8 @@ is built, compared with float64 and then timed in turns with the others. Systems
 (PyTorch under a CUDA graph, batch norms folded), ``compile`` (``torch.compile``, frozen, CUDA
 graphs) and ``autotune`` (the same in its mode max-autotune), all but Convoy with channels last.
 ``convoy[NAME=VALUE,...]`` is Convoy with options of ``convoy.compile`` or, in capitals, environment
-variables.
+variables. ``--jobs`` builds the peers of several cases side by side, but Convoy and all timing have
+the GPU in turns; a peer's build may still launch kernels beside them, so look for ``disturbed``.
 
 Models are ``torchvision.NAME``, ``timm.NAME`` and ``own.NAME`` (unet, yolo, audio, fpn), with
 ``@SIZE`` for another size of inputs than their own; ``families`` stands for one of each family.
@@ -23,13 +24,13 @@ three times that of PyTorch in the same precision; ``autotune`` that does not en
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -42,6 +43,8 @@ from harness.rows import Bench, Row, environment, progress, write
 DETAILS = ("model", "N", "system", "+-", "call ms", "predicted", "kernels", "build s", "error")
 #: Seconds for a worker to start, to make the model and to compute it in float64.
 STARTING = 300.0
+#: Locked by the process whose turn it is with ``--jobs``.
+TURN = Path(tempfile.gettempdir(), f"convoy-bench-models-{os.getpid()}.lock")
 
 #: A model's name and a batch size.
 Case = tuple[str, int]
@@ -59,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=1.0, help="of timing, for each system")
     add("--timeout", type=float, default=300, help="seconds to build a system")
     add("--autotune-timeout", type=float, default=600, help="the same for autotune")
+    add("--jobs", type=int, default=1, help="cases that are prepared at a time")
     add("--report", choices=["layers"], help="write Convoy's layers to OUT-layers.json")
     add("--device", choices=["cuda", "cpu"], default="cuda", help="cpu tries this script")
     add("--resume", action="store_true", help="keep the rows of --out, time what it lacks")
@@ -88,12 +92,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases, kept, layers = earlier(args, cases, labels)
         if kept:
             bench.run_many({}, lambda: kept)
-    with progress() as bar:
+    with progress() as bar, ThreadPoolExecutor(args.jobs) as pool:
         task = bar.add_task("", total=len(cases))
-        for name, batch in cases:
+        started = [pool.submit(measured, args, name, batch, layers) for name, batch in cases]
+        for (name, batch), rows in zip(cases, started, strict=True):
             bar.update(task, description=f"{name}, N={batch}")
-            fixed = {"model": titled(name, args), "batch": batch}
-            bench.run_many(fixed, functools.partial(measured, args, name, batch, layers))
+            bench.run_many({"model": titled(name, args), "batch": batch}, rows.result)
             if args.report:
                 write(layers_file(args), environment=environment(), layers=layers)
             bar.advance(task)
@@ -135,12 +139,12 @@ def measured(args: argparse.Namespace, model: str, batch: int, layers: list[Row]
         print(f"{model}, N={batch}", file=sys.stderr, flush=True)
     limits = dict.fromkeys(model_systems.KINDS, args.timeout) | {"autotune": args.autotune_timeout}
     systems = [System.parse(text) for text in args.systems]
-    longest = sum(limits[s.kind] + 10 * args.seconds for s in systems) + STARTING
+    longest = args.jobs * (sum(limits[s.kind] + 10 * args.seconds for s in systems) + STARTING)
     with tempfile.TemporaryDirectory() as folder:
         task = {
             "model": model, "batch": batch, "systems": args.systems, "precision": args.precision,
             "seconds": args.seconds, "limits": limits, "caches": folder, "device": args.device,
-            "layers": bool(args.report),
+            "layers": bool(args.report), "turn": str(TURN) if args.jobs > 1 else "",
         }  # fmt: skip
         command = [sys.executable, __file__, "--worker", json.dumps(task)]
         try:

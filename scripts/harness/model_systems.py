@@ -19,12 +19,13 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from torch.utils import _pytree as pytree
 
 from . import models, torch_inference
@@ -105,6 +106,7 @@ class Ready:
 def work(
     model: str, batch: int, systems: Sequence[str], precision: str, seconds: float,
     limits: Mapping[str, float], caches: str, device: str = "cuda", layers: bool = False,
+    turn: str = "",
 ) -> list[Row]:  # fmt: skip
     """Build systems, compare their outputs with float64 and time them in turns: a row for each.
 
@@ -118,6 +120,7 @@ def work(
         caches: Folder in which each system of Convoy has caches of its own.
         device: cuda or cpu.
         layers: Whether rows of Convoy get the times of its layers.
+        turn: A file to lock, after PyTorch's systems are built, to have the GPU alone.
     """
     asked = [System.parse(text) for text in systems]
     net, shape = models.make(model, device)
@@ -127,12 +130,14 @@ def work(
     net, x = net.to(getattr(torch, precision)), x.to(getattr(torch, precision))
     if device == "cuda":
         torch.cuda.empty_cache()
-    rows: dict[str, Row] = {}
+    rows: dict[str, Row] = {system.label: {"system": system.label} for system in asked}
     built: dict[str, Ready] = {}  # kept: a graph replays in the memory of its model
-    for i, system in enumerate(asked):
-        row = rows[system.label] = {"system": system.label}
+
+    def prepare(system: System) -> None:
+        row = rows[system.label]
         try:
-            own = caches_in(Path(caches, str(i))) if system.kind == "convoy" else {}
+            folder = Path(caches, str(asked.index(system)))
+            own = caches_in(folder) if system.kind == "convoy" else {}
             with environment({**own, **system.variables}), limit(limits[system.kind]):
                 ready = build(system, net, x)
             row |= ready.facts
@@ -145,12 +150,19 @@ def work(
         except (Exception, Overdue) as err:  # the others still have to be timed
             late = isinstance(err, Overdue) and system.kind == "autotune"  # it often is
             row["skipped" if late else "failed"] = f"{type(err).__name__}: {err}"[-1500:]
-    runs = {(label, key): run for label, one in built.items() for key, run in one.runs.items()}
-    with torch.no_grad():
-        for (label, key), timing in measure_in_turns(runs, seconds).items():
+
+    for system in (one for one in asked if one.kind != "convoy"):
+        prepare(system)
+    with FileLock(turn) if turn else nullcontext():
+        for system in (one for one in asked if one.kind == "convoy"):
+            prepare(system)
+        runs = {(label, key): run for label, one in built.items() for key, run in one.runs.items()}
+        with torch.no_grad():
+            timings = measure_in_turns(runs, seconds)
+        for (label, key), timing in timings.items():
             rows[label] |= cells(timing, key)
-    for label, ready in built.items() if layers else []:
-        rows[label]["layers"] = ready.layers()
+        for label, ready in built.items() if layers else []:
+            rows[label]["layers"] = ready.layers()
     return list(rows.values())
 
 

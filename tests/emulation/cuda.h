@@ -142,6 +142,18 @@ T atomicAdd(T* address, T value) {
   return before;
 }
 template <class T>
+T atomicMax(T* address, T value) {
+  T before = *address;
+  *address = before < value ? value : before;
+  return before;
+}
+template <class T>
+T atomicMin(T* address, T value) {
+  T before = *address;
+  *address = value < before ? value : before;
+  return before;
+}
+template <class T>
 T __ldg(const T* pointer) {
   return *pointer;
 }

@@ -177,7 +177,7 @@ def test_a_model_from_its_name_to_a_table(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # PyTorch's threads and TVM's wait for each other
     out = tmp_path / "results" / "cpu" / "out.json"
     shared = ["--models", "own.audio@2000", "--batches", "2", "--precision", "float32"]
-    shared += ["--device", "cpu", "--seconds", "0.01", "--out", str(out)]
+    shared += ["--device", "cpu", "--seconds", "0.01", "--jobs", "2", "--out", str(out)]
     systems = ["--systems", "convoy", "convoy[streams=0]", "eager"]
     assert bench_models.main([*shared, *systems, "--report", "layers"]) == 1
     rows = {row["system"]: row for row in json.loads(out.read_text())["rows"]}

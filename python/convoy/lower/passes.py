@@ -35,6 +35,7 @@ from .plain_reshapes import PlainReshapes
 from .power import RewritePower
 from .row_norms import RowNorms
 from .scalars import Scalars
+from .scatters import ScatterInParallel
 from .slices import fuse_slices
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
@@ -69,6 +70,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
     """Operators to fused kernels without schedules, for the current target; ``keep_nan`` as in
     :func:`legalize_ops`."""
     return [
+        *([ScatterInParallel()] if on_gpu() else []),
         Decompose(),  # operators that TVM cannot compile, into others
         *([OrderNan()] if keep_nan else []),
         *([SelectTopK()] if on_gpu() else []),

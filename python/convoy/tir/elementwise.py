@@ -238,7 +238,7 @@ def _moves(block: s_tir.SBlock) -> bool:
 
 
 def _reads(block: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
-    return any(load.buffer.same_as(buffer) for load in loads_of(block))
+    return any(region.source.same_as(buffer) for region in block.reads)
 
 
 def _readers(block: s_tir.SBlock, behind: Iterable[s_tir.SBlock]) -> list[s_tir.SBlock]:

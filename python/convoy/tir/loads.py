@@ -13,6 +13,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.sym import Analyzer, detect_linear_equation
+from tvm_ffi.structural import WalkResult
 
 #: Bytes that one thread loads or stores with one instruction.
 VECTOR_BYTES = 16
@@ -60,12 +61,13 @@ def loads_of(block: s_tir.SBlock) -> list[Load]:
     found: dict[tirx.Buffer, Load] = {}
     guarded: set[int] = set()
 
-    def mark(call: tvm.ir.Call) -> None:
-        if is_select(call):
-            for branch in call.args[1:]:
-                tvm_ffi.structural_walk(
-                    branch, [(tvm.ir.TensorLoad, lambda b: guarded.add(_key(b)))]
-                )
+    def mark(call: tvm.ir.Call) -> WalkResult | None:
+        if not is_select(call):
+            return None
+        for branch in call.args[1:]:
+            tvm_ffi.structural_walk(branch, [(tvm.ir.TensorLoad, lambda b: guarded.add(_key(b)))])
+        tvm_ffi.structural_walk(call.args[0], [(tvm.ir.Call, mark)], order="pre")
+        return WalkResult.SKIP  # all that is in the branches is marked
 
     def collect(load: tvm.ir.TensorLoad) -> None:
         if load.source in written:
@@ -78,7 +80,7 @@ def loads_of(block: s_tir.SBlock) -> list[Load]:
             known.uniform = known.uniform and same
             known.guarded = known.guarded or _key(load) in guarded
 
-    tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, mark)])
+    tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, mark)], order="pre")
     tvm_ffi.structural_walk(block.body, [(tvm.ir.TensorLoad, collect)])
     return list(found.values())
 

@@ -203,8 +203,8 @@ def single_reduction(sch: s_tir.Schedule) -> tuple[list[SBlockInfo], SBlockInfo]
     block = reductions[0].block_rv
     if not {"S", "R"} <= set(reductions[0].dom_kind()) or static_extents(sch, block) is None:
         return None
-    if len(sch.get(block).writes) != 1:  # a value with its index, say
-        return None
+    if any(len(sch.get(info.block_rv).writes) != 1 for info in infos):
+        return None  # a value with its index, say, or TVM's own code
     return infos, reductions[0]
 
 
