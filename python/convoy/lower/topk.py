@@ -1,5 +1,5 @@
-"""The largest or smallest elements of rows by kernels that keep a few of each tile
-(:mod:`convoy.tir.topk`)."""
+"""Sorted rows, and the largest or smallest elements of rows, by kernels that keep a few of each
+tile (:mod:`convoy.tir.topk`)."""
 
 from __future__ import annotations
 
@@ -7,59 +7,80 @@ import math
 from dataclasses import replace
 from typing import ClassVar
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax import op
 
-from ..graph.expr import dtype_of, inverse, rank_of, relax_ops, shape_of
+from ..graph.expr import dtype_of, inverse, op_name, rank_of, relax_ops, shape_of
 from ..graph.rewriter import Rewriter
-from ..tir.topk import MOST, Source, TopK, topk_kernel
+from ..tir.topk import LONGEST, LONGEST_TILE, MOST, TopK, merge_kernel, topk_kernel
 
-_DTYPES = ("float32", "int32", "int64")
+_DTYPES = ("float32", "int32")
+_SORTS = {"relax.sort": "values", "relax.argsort": "indices"}
 
 
 class SelectTopK(Rewriter):
-    """Rewrite those that keep few elements; behind OrderNan, where keys are no NaN."""
+    """Rewrite those that keep few elements, and sorts of short rows; behind OrderNan, where keys
+    are no NaN."""
 
-    ops: ClassVar[frozenset[str] | None] = relax_ops("topk")
+    ops: ClassVar[frozenset[str] | None] = relax_ops("topk sort argsort")
     infer_first: ClassVar[bool] = False
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
-        data, attrs = call.args[0], call.attrs
+        data, attrs, sorts = call.args[0], call.attrs, op_name(call) in _SORTS
         shape, axis = shape_of(data), int(attrs.axis) % rank_of(data)
-        size, k = shape[axis], int(attrs.k)
-        if not 1 <= k <= min(MOST, size) or dtype_of(data) not in _DTYPES or 0 in shape:
+        size = shape[axis]
+        k, largest = (size, attrs.descending) if sorts else (int(attrs.k), attrs.largest)
+        fits = size <= LONGEST or k <= MOST
+        if not 1 <= k <= size or not fits or dtype_of(data) not in _DTYPES or 0 in shape:
             return None
         order = [*(i for i in range(len(shape)) if i != axis), axis]
         moved = self.emit(op.permute_dims(data, order)) if axis < len(shape) - 1 else data
-        rows = math.prod(shape) // size
-        whole = TopK(rows, size, k, dtype_of(data), bool(attrs.largest))
-        found = self._selected(whole, self.reshaped(moved, (rows, size)), str(attrs.dtype))
+        whole = TopK(math.prod(shape) // size, size, k, dtype_of(data), bool(largest))
+        found = self._selected(whole, self.reshaped(moved, (whole.rows, size)))
         kept = (*(shape[i] for i in order[:-1]), k)
-        parts = [self.reshaped(part, kept) for part in found]
+        kind = _SORTS[op_name(call)] if sorts else str(attrs.ret_type)
+        parts = {"values": found[:1], "indices": found[1:]}.get(kind, found)
+        parts = [self.reshaped(part, kept) for part in parts]
         if axis < len(shape) - 1:
             back = list(inverse(tuple(order)))
             parts = [self.emit(op.permute_dims(part, back)) for part in parts]
-        which = {"values": 0, "indices": 1}.get(str(attrs.ret_type))
-        return relax.Tuple(parts) if which is None else parts[which]
+        if kind != "values" and str(attrs.dtype) != "int64":
+            parts[-1] = self.emit(op.astype(parts[-1], str(attrs.dtype)))
+        return parts[0] if len(parts) == 1 else relax.Tuple(parts)
 
-    def _selected(self, whole: TopK, keys: relax.Expr, place_dtype: str) -> list[relax.Expr]:
+    def _selected(self, whole: TopK, keys: relax.Expr) -> list[relax.Expr]:
         """Keys (rows, k) and their places."""
-        found, source, group = [keys], Source(whole.size), whole.group
+        if whole.size > LONGEST_TILE and whole.k > MOST:
+            step = replace(whole, k=LONGEST_TILE)
+            kernel = topk_kernel(step, whole.size, groups=False, packed=False, last=False)
+            tiles = self._call(kernel, [keys], step, ["int64"])
+            return self._both(merge_kernel(step, whole.k), [tiles], whole)
+        read, group = [keys], whole.group
         if group:
             apart = self.reshaped(keys, (whole.rows, whole.size // group, group))
             first = self.emit((op.max if whole.largest else op.min)(apart, axis=[2]))
             groups = replace(whole, size=whole.size // group)
-            found.append(self._selected(groups, first, "int32")[1])
-            source = replace(source, group=group)
+            read.append(self._selected(groups, first)[1])
             whole = replace(whole, size=whole.k * group)
-        steps = list(whole.steps())
+        size = shape_of(keys)[1]
+        *steps, last = whole.steps()
         for step in steps:
-            dtype = place_dtype if step is steps[-1] else "int32"
-            made = topk_kernel(step, source, dtype).without_attr("global_symbol")
-            kernel = self.builder.add_func(made, "topk")
-            shape = (step.rows, step.kept)
-            types = [relax.TensorType(shape, step.dtype), relax.TensorType(shape, dtype)]
-            both = self.emit(op.call_tir(kernel, found, types))
-            found = [self.emit(relax.TupleGetItem(both, i)) for i in range(2)]
-            source = Source(step.kept, placed=True)
-        return found
+            kernel = topk_kernel(step, size, len(read) > 1, step is not whole, last=False)
+            read, size = [self._call(kernel, read, step, ["int64"])], step.kept
+        kernel = topk_kernel(last, size, len(read) > 1, bool(steps), last=True)
+        return self._both(kernel, read, last)
+
+    def _both(self, kernel: tirx.PrimFunc, read: list[relax.Expr], whole: TopK) -> list[relax.Expr]:
+        """Call a kernel whose results are keys and places."""
+        both = self._call(kernel, read, whole, [whole.dtype, "int64"])
+        return [self.emit(relax.TupleGetItem(both, i)) for i in range(2)]
+
+    def _call(
+        self, kernel: tirx.PrimFunc, read: list[relax.Expr], step: TopK, dtypes: list[str]
+    ) -> relax.Var:
+        """Call a kernel whose results are of these dtypes."""
+        kept = step.kept if len(dtypes) == 1 else step.k
+        types = [relax.TensorType((step.rows, kept), dtype) for dtype in dtypes]
+        name = str(kernel.attrs["global_symbol"])
+        var = self.builder.add_func(kernel.without_attr("global_symbol"), name)
+        return self.emit(op.call_tir(var, read, types if len(types) > 1 else types[0]))

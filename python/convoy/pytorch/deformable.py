@@ -32,9 +32,8 @@ def _deform_conv2d(
     found = found.reshape(n, parts, c // parts, r * s, p * q)
     if use_mask:
         found = found * mask.reshape(n, parts, 1, r * s, p * q)
-    found = found.reshape(n, groups, c // groups * r * s, p * q)
-    result = (weight.reshape(groups, k // groups, -1) @ found).reshape(n, k, p, q)
-    return result + bias.reshape(-1, 1, 1)
+    found = found.reshape(n, c * r * s, p, q)
+    return F.conv2d(found, weight.reshape(k, -1, 1, 1), bias, groups=groups)
 
 
 def _places(

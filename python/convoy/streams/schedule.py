@@ -10,13 +10,18 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import relax
+from tvm.runtime.vm import VirtualMachine
 
 from ..errors import InvalidOption
+from ..graph.expr import dtype_of, shape_of
 from ..ir.objective import device_us, own_cost
 from ..ir.plan import Plan
 from ..ir.schedule import Schedule, Trial
 from ..ir.schedule_parts import Op
 from ..lower.lowered import Lowered
+from ..measure import network
+from ..measure.gpu_lock import gpu_lock
+from ..tir.builder import TIMED_BY_VALUES
 from . import durations
 from .costs import EAGER, REPLAY, LaunchCosts
 from .dependence import Dependences
@@ -93,7 +98,7 @@ def schedule(
     costs = REPLAY if cuda_graph else EAGER
     ops = durations.from_plan(program.ops, plan)
     if on_gpu:
-        functions = lowered.functions([op.symbol for op in ops])
+        functions = lowered.functions([op.symbol for op in ops if not _varies(lowered, op.symbol)])
         ops = durations.measure(program, ops, plan.device, functions)
     parallel = Dependences([op.depends for op in ops]).width_exceeds_one()
     if streams == 1 or not parallel:
@@ -107,6 +112,12 @@ def schedule(
     if on_gpu:
         return _measured(lowered, program, ops, plan, cuda_graph)
     return Timing(program, _predicted(ops, program, costs))
+
+
+def _varies(lowered: Lowered, symbol: str) -> bool:
+    """Whether the time of a function depends on its inputs, so that zeros do not measure it."""
+    attrs = lowered.calls[symbol].attrs if symbol in lowered.calls else None
+    return attrs is not None and TIMED_BY_VALUES in attrs
 
 
 def _predicted(ops: Sequence[Op], program: Program, costs: LaunchCosts) -> Schedule:
@@ -178,12 +189,6 @@ def time_functions(
     """Time functions of an executable alternately on the GPU: replays of a CUDA graph, or
     synchronized calls where no graph will be used. Returns (median, spread) of each in
     microseconds."""
-    from tvm.runtime.vm import VirtualMachine
-
-    from ..graph.expr import dtype_of, shape_of
-    from ..measure import network
-    from ..measure.gpu_lock import gpu_lock
-
     device, params = 0, program.func.params
     inputs = network.random_tensors([(shape_of(p), dtype_of(p)) for p in params], device)
     sampler = network.graph_replays if cuda_graph else network.calls

@@ -12,6 +12,9 @@ from tvm.tirx.script import builder as T
 
 from ..graph.state import IN_PLACE
 
+#: Attribute of kernels that take longer with some values of their inputs than with others.
+TIMED_BY_VALUES = "convoy.timed_by_values"
+
 #: Attributes of a kernel that comes with its threads bound and fuses with nothing (opaque).
 KERNEL = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
 

@@ -19,7 +19,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import KERNEL, when
+from .builder import KERNEL, TIMED_BY_VALUES, when
 
 _THREADS = 256
 #: Elements of a tensor, at most, so that 32 bits number them.
@@ -115,7 +115,7 @@ def scatter_kernels(scatter: Scatter) -> tirx.PrimFunc:
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("scatter")
-            T.func_attr(KERNEL)
+            T.func_attr({**KERNEL, TIMED_BY_VALUES: True})
             data = T.arg("data", T.buffer((size,), scatter.dtype))
             number_of_indices = math.prod(scatter.indices)
             indices = T.arg("indices", T.buffer((number_of_indices,), scatter.index_dtype))
