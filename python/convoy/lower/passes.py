@@ -36,6 +36,7 @@ from .power import RewritePower
 from .row_norms import RowNorms
 from .scalars import Scalars
 from .scatters import ScatterInParallel
+from .second_results import FuseSecondResults
 from .slices import fuse_slices
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
@@ -98,7 +99,7 @@ def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
         *((without_dead_blocks, fuse_movements, fuse_tails, fuse_slices) if on_gpu() else ()),
-        *((module_pass(FuseChannelGates),) if on_gpu() else ()),
+        *(map(module_pass, (FuseChannelGates, FuseSecondResults)) if on_gpu() else ()),
         # Before staging: a reshape of an input is a view of it, not a kernel that copies it.
         relax.transform.RewriteDataflowReshape(),
     ]

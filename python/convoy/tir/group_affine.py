@@ -60,8 +60,8 @@ def affine_kernel(affine: GroupAffine) -> tirx.PrimFunc:
             shared = T.sblock_alloc_buffer((2, block, 1), "float32", scope="shared")
             mine = T.sblock_alloc_buffer((2, 1), "float32", scope="local")
             with (
-                T.thread_binding(0, affine.images, thread="blockIdx.y") as image,
-                T.thread_binding(0, affine.groups, thread="blockIdx.x") as group,
+                T.thread_binding(0, affine.images, thread="blockIdx.x") as image,
+                T.thread_binding(0, affine.groups, thread="blockIdx.y") as group,
             ):
                 with threads(block) as thread:
                     clear(mine)

@@ -142,8 +142,8 @@ def sums_kernel(sums: GroupSums) -> tirx.PrimFunc:
             if sums.has_pivot:
                 pivot = T.sblock_alloc_buffer((own,), "float32", scope="local")
             with (
-                T.thread_binding(0, sums.images, thread="blockIdx.y") as image,
-                T.thread_binding(0, sums.chunks, thread="blockIdx.x") as chunk,
+                T.thread_binding(0, sums.images, thread="blockIdx.x") as image,
+                T.thread_binding(0, sums.chunks, thread="blockIdx.y") as chunk,
             ):
                 with threads(lanes * parts) as thread:
                     part, lane = thread // lanes, thread % lanes

@@ -153,8 +153,8 @@ def topk_kernel(step: TopK, size: int, groups: bool, packed: bool, last: bool) -
             shared = T.sblock_alloc_buffer((own, tile), "int64", scope="shared")
             pair = T.sblock_alloc_buffer((2,), "int64", scope="local")
             with (
-                T.thread_binding(0, -(-step.rows // own), thread="blockIdx.y") as block,
-                T.thread_binding(0, step.tiles, thread="blockIdx.x") as number,
+                T.thread_binding(0, -(-step.rows // own), thread="blockIdx.x") as block,
+                T.thread_binding(0, step.tiles, thread="blockIdx.y") as number,
             ):
                 with _each(own * tile, count) as at:
                     row, place = at // tile, at % tile
@@ -202,8 +202,8 @@ def merge_kernel(step: TopK, k: int) -> tirx.PrimFunc:
             rank = T.sblock_alloc_buffer((1,), "int32", scope="local")
             first = T.sblock_alloc_buffer((1,), "int32", scope="local")
             with (
-                T.thread_binding(0, step.rows, thread="blockIdx.y") as row,
-                T.thread_binding(0, step.kept // _MERGING, thread="blockIdx.x") as block,
+                T.thread_binding(0, step.rows, thread="blockIdx.x") as row,
+                T.thread_binding(0, step.kept // _MERGING, thread="blockIdx.y") as block,
                 T.thread_binding(0, _MERGING, thread="threadIdx.x") as thread,
             ):
                 place = block * _MERGING + thread

@@ -1,0 +1,81 @@
+"""Kernels of two element-wise results: as CUDA run on the CPU against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from convoy.ir.device import Device
+from convoy.pipeline import place
+
+from ..emulation.network import Emulation
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 16), (2, 5), (1, 8), (300, 64)])
+def test_steps_of_a_recurrent_cell(rows: int, size: int) -> None:
+    """State and output of an LSTM come of one kernel: a step is a matmul and this kernel."""
+    gates = relax.Var("gates", relax.TensorType((rows, 4 * size), "float32"))
+    state = relax.Var("state", relax.TensorType((rows, size), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [gates, state]):
+        with builder.dataflow():
+            part = [
+                builder.emit(op.strided_slice(gates, [1], [i * size], [(i + 1) * size]))
+                for i in range(4)
+            ]
+            kept = op.multiply(op.sigmoid(part[0]), state)
+            new = builder.emit(op.add(kept, op.multiply(op.sigmoid(part[1]), op.tanh(part[2]))))
+            out = builder.emit(op.multiply(op.sigmoid(part[3]), op.tanh(new)))
+            total = builder.emit(op.sum(new, axis=[1]))
+            result = builder.emit_output(relax.Tuple([new, out, total]))
+        builder.emit_func_output(result)
+    placement = place(builder.get(), precision="float16", device=Device(), measure=False)
+    emulation = Emulation(placement, 1)
+    rng = np.random.default_rng(0)
+    x, c = (rng.standard_normal((rows, n)).astype("float32") for n in (4 * size, size))
+    f, i, g, o = np.split(x.astype("float64"), 4, axis=1)
+    wanted = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    for got, want in zip(
+        emulation(x, c), (wanted, sigmoid(o) * np.tanh(wanted), wanted.sum(1)), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    assert len(emulation.program.ops) == 2, [one.symbol for one in emulation.program.ops]
+
+
+@pytest.mark.parametrize("case", ["shifted", "later", "reduced"])
+def test_kernels_that_stay_apart(case: str) -> None:
+    """One that reads other elements, one of what comes of the first result, and a reduction."""
+    x = relax.Var("x", relax.TensorType((8, 16), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit(op.exp(x))
+            total = builder.emit(op.sum(first, axis=[1], keepdims=True))
+            if case == "shifted":
+                second = op.permute_dims(op.reshape(op.permute_dims(first), (8, 16)), [0, 1])
+                second = op.add(op.strided_slice(first, [1], [15], [-17], [-1]), second)
+            elif case == "later":
+                second = op.add(first, total)
+            else:
+                second = op.subtract(first, op.max(first, axis=[1], keepdims=True))
+            result = builder.emit_output(relax.Tuple([total, builder.emit(second)]))
+        builder.emit_func_output(result)
+    placement = place(builder.get(), precision="float16", device=Device(), measure=False)
+    emulation = Emulation(placement, 1)
+    data = np.random.default_rng(0).standard_normal((8, 16)).astype("float32")
+    e = np.exp(data)
+    sums = e.sum(1, keepdims=True)
+    wanted = {
+        "shifted": e[:, ::-1] + e.T.reshape(8, 16),
+        "later": e + sums,
+        "reduced": e - e.max(1, keepdims=True),
+    }[case]
+    got = emulation(data)
+    np.testing.assert_allclose(got[0], sums, rtol=1e-5)
+    np.testing.assert_allclose(got[1], wanted, rtol=1e-5, atol=1e-6)
