@@ -20,11 +20,11 @@ class ScatterInParallel(Rewriter):
 
     def rewrite(self, call: relax.Call, old: relax.Call) -> relax.Expr | None:
         data, indices, _ = call.args
-        shape, *shapes = map(shape_of, old.args)
+        shape, places, given = map(shape_of, old.args)
         is_nd = op_name(call) == "relax.scatter_nd"
         axis = None if is_nd else int(call.attrs.axis) % len(shape)
         dtypes, reduction = (dtype_of(data), dtype_of(indices)), str(call.attrs.reduction)
-        scatter = Scatter(shape, *shapes, *dtypes, reduction, axis)
+        scatter = Scatter(shape, places, given, *dtypes, reduction, axis)
         if not scatter.supported:
             return None
         size = math.prod(shape)

@@ -32,8 +32,9 @@ from .builder import KERNEL, when
 _TILE, _MOST_TILE = 1024, 4096
 #: Threads of a block: with short rows several rows share one.
 _THREADS, _MOST_THREADS = 128, 1024
-#: Pairs of a thread where there are blocks enough for all SMs: barriers of few warps cost less.
-_PAIRS, _MANY_BLOCKS = 16, 512
+#: Pairs of a thread where there are blocks enough for all SMs, and tiles of so many elements:
+#: barriers of few warps cost less.
+_PAIRS, _MANY_BLOCKS, _LARGE_TILE = 16, 512, 128
 #: Threads of a block that ranks elements.
 _MERGING = 256
 #: Tiles keep at most a fourth of their elements, so that few kernels are enough.
@@ -92,8 +93,9 @@ class TopK:
     @property
     def threads(self) -> int:
         pairs, blocks = self.own_rows * self.tile // 2, self.rows * self.tiles // self.own_rows
-        wanted = pairs if blocks < _MANY_BLOCKS else max(32, pairs // _PAIRS)
-        return min(_MOST_THREADS, pairs, wanted)
+        if blocks >= _MANY_BLOCKS and self.tile >= _LARGE_TILE:
+            return min(_MOST_THREADS, pairs, max(32, pairs // _PAIRS))
+        return min(_MOST_THREADS, pairs)
 
     @property
     def run(self) -> int:
