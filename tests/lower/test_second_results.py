@@ -48,9 +48,9 @@ def test_steps_of_a_recurrent_cell(rows: int, size: int) -> None:
     assert len(emulation.program.ops) == 2, [one.symbol for one in emulation.program.ops]
 
 
-@pytest.mark.parametrize("case", ["shifted", "later", "reduced"])
+@pytest.mark.parametrize("case", ["shifted", "later", "reduced", "twice"])
 def test_kernels_that_stay_apart(case: str) -> None:
-    """One that reads other elements, one of what comes of the first result, and a reduction."""
+    """Those that read other elements, or what comes of the first result, or it twice."""
     x = relax.Var("x", relax.TensorType((8, 16), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
@@ -62,6 +62,8 @@ def test_kernels_that_stay_apart(case: str) -> None:
                 second = op.add(op.strided_slice(first, [1], [15], [-17], [-1]), second)
             elif case == "later":
                 second = op.add(first, total)
+            elif case == "twice":
+                second = op.multiply(first, first)
             else:
                 second = op.subtract(first, op.max(first, axis=[1], keepdims=True))
             result = builder.emit_output(relax.Tuple([total, builder.emit(second)]))
@@ -74,6 +76,7 @@ def test_kernels_that_stay_apart(case: str) -> None:
     wanted = {
         "shifted": e[:, ::-1] + e.T.reshape(8, 16),
         "later": e + sums,
+        "twice": e * e,
         "reduced": e - e.max(1, keepdims=True),
     }[case]
     got = emulation(data)

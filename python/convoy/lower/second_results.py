@@ -42,13 +42,10 @@ class FuseSecondResults(Rewriter):
             for place, arg in enumerate(args):
                 if arg in paired or not self._is_kernel(arg) or self.uses[arg] < 2:
                     continue
-                known = (
-                    order.get(v, -1) < order[arg]
-                    for x in args
-                    for v in used_vars(x)
-                    if v is not arg
-                )
-                joined = self._joined(arg, var, place) if all(known) else None
+                others = [v for i, x in enumerate(args) if i != place for v in used_vars(x)]
+                if any(order.get(other, -1) >= order[arg] for other in others):
+                    continue  # computed later, or read twice
+                joined = self._joined(arg, var, place)
                 if joined is not None:
                     self._pairs[arg] = var, place, joined
                     paired |= {arg, var}
