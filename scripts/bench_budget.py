@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import statistics
 from collections import defaultdict
@@ -173,8 +172,7 @@ def within(
 
 def summary(ratios: Sequence[float]) -> list[float]:
     """Geometric mean and worst."""
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    return [round(mean, 4), round(max(ratios), 2)]
+    return [round(statistics.geometric_mean(ratios), 4), round(max(ratios), 2)]
 
 
 if __name__ == "__main__":

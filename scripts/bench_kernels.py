@@ -15,6 +15,7 @@ synchronized one by one, launched asynchronously, and in a graph.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import sys
 from collections.abc import Sequence
@@ -104,7 +105,7 @@ def candidates(
 
     backend = registry.get(options.backend)
     if isinstance(backend, KernelBackend):
-        backend = KernelBackend(backend.family, options.candidates)
+        backend = KernelBackend(dataclasses.replace(backend.family, limit=options.candidates))
     jobs = []
     for layer in chosen:
         proposed = backend.propose(layer.workload, device)

@@ -17,16 +17,12 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import functools
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +32,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for tests.zoo
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness.rows import Row, environment, write
+from harness.network_cases import Case, run_all
+from harness.rows import Row
 
 Array = np.ndarray[Any, Any]
-#: Fixed cells of a row, what makes the rest, and its arguments.
-Case = tuple[Row, Callable[..., Row], tuple[Any, ...]]
 RUNS = 3
 FLOORS = {"float32": 1e-5, "tf32": 3e-3, "float16": 3e-3, "bfloat16": 2e-2}
 FACTOR = 4.0
@@ -74,8 +69,6 @@ ON_CPU = {
     "half": Form("float16", 2),
     "gradients": Form("float32", 2, gradients=True),
 }
-
-
 FORMS_OF = {
     "cuda": FORMS,
     "emulated": {name: form for name, form in FORMS.items() if not form.gradients},
@@ -227,53 +220,6 @@ def judged(row: Row, form: Form, started: float) -> Row:
     row["allowed"] = max(FLOORS[form.precision], FACTOR * row["of_peer"])
     row["wrong"] = not row["error"] <= row["allowed"]
     return row
-
-
-def line(row: Row) -> str:
-    head = f"{row['network']:22} {row['form']:14} {row['importer']:5}"
-    if "failed" in row:
-        return f"{head} FAILED in {row.get('step', 'its process')}: {row['failed'][:400]}"
-    text = f"{head} {'WRONG' if row['wrong'] else 'right'}"
-    if "error" in row:
-        text += f" error {row['error']:.1e} (PyTorch {row['of_peer']:.1e})"
-    if "offloaded" in row:
-        taken = " ".join(f"{name}={n}" for name, n in row["offloaded"].items()) or "nothing"
-        text += f"  {taken}, {row['streams']} streams, {sum(row['declined'].values())} declined"
-    if row.get("rescheduled"):
-        text += f", {len(row['rescheduled'])} with a simpler schedule"
-    return f"{text}  {row['build_s']} s"
-
-
-def run_all(cases: list[Case], jobs: int, out: str = "") -> list[Row]:
-    """Run cases in ``jobs`` processes; a case is a row's fixed cells, a function and its arguments.
-
-    What ran beside a process that died is tried again, in the end each by itself.
-    """
-    rows: list[Row] = []
-
-    def done(row: Row) -> None:
-        rows.append(row)
-        print(line(row), flush=True)
-        if out:
-            write(out, benchmark="networks", environment=environment(), rows=rows)
-
-    left, context = list(cases), multiprocessing.get_context("spawn")
-    while left:
-        died = set()
-        with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            futures = {pool.submit(case[1], *case[2]): i for i, case in enumerate(left)}
-            for future in concurrent.futures.as_completed(futures):
-                try:
-                    done(left[futures[future]][0] | future.result())
-                except BrokenProcessPool:
-                    died.add(futures[future])
-        again = [case for i, case in enumerate(left) if i in died]
-        if jobs == 1 and again:  # with one process it is the first of them that killed it
-            done(again.pop(0)[0] | {"failed": "the process died"})
-        elif len(again) == len(left):
-            jobs = 1
-        left = again
-    return rows
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import sys
 
+#: Until a child has loaded TVM and CUDA, on a busy machine.
+START_TIMEOUT_S = 180.0
+
 _CLEAN_PATH = "import sys; sys.path[:] = [folder for folder in sys.path if folder]\n"
 _RUN_MODULE = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)\n"
 

@@ -10,11 +10,11 @@ VARIABLE = "CONVOY_PROGRAMMATIC_LAUNCH"
 
 
 def wanted() -> bool:
-    """Whether modules that are built now may launch kernels that way."""
+    """Return whether modules that are built now may launch kernels that way."""
     return os.environ.get(VARIABLE, "1") != "0"
 
 
 def available(arch: int) -> bool:
-    """Whether kernels for this architecture are launched that way: those that TVM generates, and
-    those of libraries that are made for it."""
+    """Return whether kernels for this architecture are launched that way: those that TVM generates,
+    and those of libraries that are made for it."""
     return arch >= 90 and wanted()

@@ -12,10 +12,10 @@ it is compared with, by the odd ones.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import geometric_mean as geomean
 from typing import Any
 
 from .rows import Row
@@ -84,7 +84,7 @@ class ModeResult:
         return self.ms[best] / self.ms[plan] if best and plan in self.ms else None
 
     def slower_than_single(self, plan: str) -> bool:
-        """Whether a plan is slower than the best single backend by more than the spread."""
+        """Return whether a plan is slower than the best single backend by more than the spread."""
         best = self.best_single()
         if not best or plan not in self.ms:
             return False
@@ -199,10 +199,6 @@ def overview(runs: Sequence[Row]) -> tuple[list[list[str]], list[str]]:
                 f" {', '.join(slower) or 'none'}"
             )
     return rows, lines
-
-
-def geomean(values: Sequence[float]) -> float:
-    return math.exp(statistics.mean(map(math.log, values)))
 
 
 def table_rows(runs: Sequence[Row]) -> list[dict[str, Any]]:

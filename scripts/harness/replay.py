@@ -6,12 +6,11 @@ import dataclasses
 import functools
 import itertools
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from convoy import paths
 from convoy.cost.ranking import SLOWEST, Sample
@@ -69,11 +68,10 @@ def quality(
         case: dict[str, Any] = {"network": network, "batch": batch, "workloads": len(held_out)}
         for name, reached in _replays(held_out, known, prior).items():
             for share, values in reached.items():
-                geomean = math.exp(float(np.mean(np.log(values))))
                 row: dict[str, Any] = {
                     "search": name,
                     "measured": share,
-                    "geomean": geomean,
+                    "geomean": statistics.geometric_mean(values),
                     "worst": min(values),
                 }
                 rows.append(case | row)

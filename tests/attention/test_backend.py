@@ -8,13 +8,13 @@ import math
 import numpy as np
 import pytest
 import tvm
+from tests.helpers.kernel_abi.attention import AttentionLibrary, Problem
 from tvm import relax
 from tvm.relax import op
 
 import convoy
 from convoy.backends.kernels.attention import family
 from convoy.backends.kernels.attention.kernel import TILES, AttentionKernel, kernel_from_json
-from convoy.backends.kernels.attention.library import AttentionLibrary, Problem
 from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.backends.registry import get

@@ -217,3 +217,4 @@ def test_error_of_outputs() -> None:
     assert systems.relative_error([ones], [ones]) == 0.0
     assert systems.relative_error([ones * 1.5], [ones]) == pytest.approx(0.5)
     assert systems.relative_error([ones], [ones[:1]]) is None
+    assert np.isnan(systems.relative_error([ones, ones * np.nan], [ones, ones]))

@@ -37,7 +37,7 @@ def _answers(monkeypatch: Patch, module: Any, *answers: Any) -> None:
 
 def _wheels(monkeypatch: Patch, **versions: str) -> None:
     found = {f"nvidia-cudnn-{name}": version for name, version in versions.items()}
-    monkeypatch.setattr(cuda, "_version", lambda name: found.get(name, ""))
+    monkeypatch.setattr(cuda, "version_of", lambda name: found.get(name, ""))
 
 
 class TestGpu:

@@ -16,7 +16,7 @@ from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.objective import device_us
-from convoy.ir.squeeze_excite import products
+from convoy.ir.squeeze_excite import squeeze_and_excite
 from convoy.ir.workload import Workload
 from convoy.records.store import RecordStore
 
@@ -123,7 +123,7 @@ def test_a_block_is_never_much_less_than_its_kernels(
     w = made(n, size, c, squeezed)
     image = 2 * w.pixels * w.c
     apart = sum(native.moving_us(size, Device()) for size in (image, 2 * image))
-    apart += us(products(w)[0], Candidate("cudnn", ""))
+    apart += us(squeeze_and_excite(w)[0], Candidate("cudnn", ""))
     assert us(w, BLOCK) > max(6.0, 0.8 * apart)
     if image > 16 << 20:
         assert us(w, BLOCK) > 1.5 * apart

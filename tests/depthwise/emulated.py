@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.kernel_abi.library import Operands, Shape
 
 from convoy import paths
 from convoy.backends.kernels.depthwise import grouped, staged
 from convoy.backends.kernels.depthwise.kernels import GroupedKernel, StagedKernel
 from convoy.backends.kernels.depthwise.space import Launch, Tile
-from convoy.backends.kernels.library import Operands, Shape
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import LibraryMissing
 from convoy.ir.dtypes import DTYPE_BYTES

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from tests.helpers.kernel_abi.library import KernelLibrary
 
 from convoy import paths
 from convoy.backends.kernels import shipped
@@ -17,7 +18,6 @@ from convoy.backends.kernels.depthwise.kernels import (
     StagedKernel,
     WgradKernel,
 )
-from convoy.backends.kernels.library import KernelLibrary
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.errors import LibraryMissing
 

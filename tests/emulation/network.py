@@ -20,7 +20,7 @@ from convoy.ir.schedule_parts import ORIGIN
 from convoy.ir.workload import Workload
 from convoy.lower.target import with_arch
 from convoy.measure import reference
-from convoy.pipeline.lowering import calls_of
+from convoy.pipeline.lowering import lower_to_calls
 from convoy.placement.placement import Placement
 from convoy.runtime import load_runtime
 from convoy.streams.schedule import schedule
@@ -37,7 +37,7 @@ class Emulation:
         load_runtime()
         plan, target = placement.plan, with_arch("cuda", placement.plan.device)
         with emulated():
-            _, lowered = calls_of(placement, target)
+            _, lowered = lower_to_calls(placement, target)
             timing = schedule(lowered, plan, streams)
         self._kernels, self.rescheduled = lowered.kernels, lowered.rescheduled
         self.program, self.schedule = timing.program, timing.schedule

@@ -11,7 +11,6 @@ import pytest
 from convoy.backends.kernels.sm90 import bottleneck_blocks
 from convoy.backends.kernels.sm90.bottleneck import CHOSEN, BottleneckKernel
 from convoy.backends.kernels.sm90.bottleneck_blocks import BLOCKS, TILE
-from convoy.backends.kernels.sm90.bottleneck_problem import BottleneckLibrary, Operands, Problem
 from convoy.ir.bottleneck import Bottleneck, parts
 from convoy.ir.device import Device
 from convoy.ir.epilogue import NO_EPILOGUE, Epilogue
@@ -30,6 +29,7 @@ from ..helpers.guarded_runs import (
     swizzles,
 )
 from ..helpers.joint_networks import compile_and_check
+from ..helpers.kernel_abi.bottleneck import BottleneckLibrary, Operands, Problem
 from ..helpers.kernel_accuracy import convolved, loaded
 from ..sm90.bottleneck_cases import taken_cases, usual
 

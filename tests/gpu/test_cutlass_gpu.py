@@ -33,7 +33,6 @@ from convoy.backends.kernels.cutlass import rules as rules
 from convoy.backends.kernels.cutlass import space as space
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.cutlass.family import cutlass_backend
-from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.errors import ConvoyError
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
@@ -44,6 +43,7 @@ from convoy.ir.workload import Workload
 from convoy.measure.requantization import requantized, rows
 
 from ..helpers.few_kernels import few
+from ..helpers.kernel_abi.library import KernelLibrary, Operands, Shape
 from ..helpers.kernel_accuracy import convolved, report
 
 pytestmark = pytest.mark.gpu

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from convoy.backends.kernels.depthwise.family import depthwise_backend
-from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
+from ..helpers.kernel_abi.library import KernelLibrary, Operands, Shape
 from ..helpers.kernel_accuracy import convolved, loaded
 
 pytestmark = pytest.mark.gpu

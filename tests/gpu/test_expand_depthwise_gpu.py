@@ -11,7 +11,6 @@ import pytest
 from convoy.backends.kernels.sm90 import expand_tiles
 from convoy.backends.kernels.sm90.expand_depthwise import CHOSEN, ExpandDepthwiseKernel
 from convoy.backends.kernels.sm90.expand_tiles import LIMITS
-from convoy.backends.kernels.sm90.expansion_problem import ExpansionLibrary, Operands, Problem
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
@@ -28,6 +27,7 @@ from ..helpers.guarded_runs import (
     swizzles,
 )
 from ..helpers.joint_networks import compile_and_check
+from ..helpers.kernel_abi.expansion import ExpansionLibrary, Operands, Problem
 from ..helpers.kernel_accuracy import convolved, loaded
 from ..sm90.expansion_cases import taken_cases, usual
 

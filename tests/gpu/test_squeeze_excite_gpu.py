@@ -10,13 +10,8 @@ import pytest
 
 from convoy.backends.kernels.sm90.squeeze_excite import CHOICES, CHOSEN, SqueezeExciteKernel
 from convoy.backends.kernels.sm90.squeeze_excite_clusters import CLUSTERS, MOST_SHARED, cluster_of
-from convoy.backends.kernels.sm90.squeeze_excite_problem import (
-    Operands,
-    Problem,
-    SqueezeExciteLibrary,
-)
 from convoy.ir.device import Device
-from convoy.ir.squeeze_excite import products
+from convoy.ir.squeeze_excite import squeeze_and_excite
 
 from ..helpers.guarded_runs import (
     BACKEND,
@@ -31,6 +26,11 @@ from ..helpers.guarded_runs import (
     swizzles,
 )
 from ..helpers.joint_networks import compile_and_check
+from ..helpers.kernel_abi.squeeze_excite import (
+    Operands,
+    Problem,
+    SqueezeExciteLibrary,
+)
 from ..helpers.kernel_accuracy import loaded
 from ..sm90.squeeze_excite_cases import made, taken_cases, usual
 
@@ -82,7 +82,7 @@ def reference(w, given):
     exact = {name: tensor.double() for name, tensor in given.items()}
     dtype = getattr(torch, w.dtype)
     values = exact["x"].mean((1, 2)).to(dtype).double()
-    for part, name in zip(products(w), ("squeeze", "excite"), strict=True):
+    for part, name in zip(squeeze_and_excite(w), ("squeeze", "excite"), strict=True):
         sums = values @ exact[name].T + exact.get(f"{name}_bias", 0.0)
         values = activate(part.epilogue, sums).to(dtype).double()
     y = exact["x"] * values[:, None, None] + exact.get("residual", 0.0)

@@ -8,13 +8,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from convoy.backends.kernels.library import Operands
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.image import ImageConvKernel
-from convoy.backends.kernels.sm90.stem_problem import Problem, StemLibrary
 from convoy.ir.activation_values import activate
 from convoy.ir.device import Device
 
+from ..helpers.kernel_abi.library import Operands
+from ..helpers.kernel_abi.stem import Problem, StemLibrary
 from ..helpers.kernel_accuracy import convolved, loaded
 from ..sm90.stem_cases import cases, usual
 

@@ -9,7 +9,7 @@ import tvm_ffi
 
 from convoy.ir.activation_values import activate
 from convoy.ir.bottleneck import parts
-from convoy.ir.squeeze_excite import products
+from convoy.ir.squeeze_excite import squeeze_and_excite
 from convoy.measure import reference
 
 _counter = itertools.count()
@@ -94,7 +94,7 @@ def squeeze_excite(workload, given):
     """An image times gates, which are products of the means of its channels."""
     values = given["x"].astype("float64").mean((1, 2)).astype(workload.dtype)
     renamed = ("squeeze", "squeeze_bias"), ("excite", "excite_bias")
-    for part, (filters, bias) in zip(products(workload), renamed, strict=True):
+    for part, (filters, bias) in zip(squeeze_and_excite(workload), renamed, strict=True):
         own = [values[:, None, None], given[filters][:, None, None]]
         (found,) = run_workload(part, own + [given[bias]] * part.epilogue.bias)
         values = found[:, 0, 0]

@@ -10,7 +10,7 @@ import pytest
 from convoy.errors import InvalidWorkload
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.operands import operand_bytes, read_ahead, weight_bytes, weights
-from convoy.ir.squeeze_excite import SqueezeExcite, image_of, products
+from convoy.ir.squeeze_excite import SqueezeExcite, image_of, squeeze_and_excite
 from convoy.ir.workload import Workload
 
 from ..helpers import workload_json
@@ -72,12 +72,12 @@ def test_weights_are_those_of_the_products(w: Workload) -> None:
     biases = ["squeeze_bias"] * own.squeeze_epilogue.bias + ["excite_bias"] * own.gate_epilogue.bias
     assert [names[i] for i in weights(w)] == ["squeeze", "excite"]
     assert [names[i] for i in read_ahead(w)] == ["squeeze", "excite", *biases]
-    assert weight_bytes(w) == sum(map(weight_bytes, products(w)))
+    assert weight_bytes(w) == sum(map(weight_bytes, squeeze_and_excite(w)))
 
 
 @pytest.mark.parametrize("w", [*usual(), *cases(10, 1), BARE], ids=lambda w: w.key)
 def test_work(w: Workload) -> None:
-    squeeze, _ = each = products(w)
+    squeeze, _ = each = squeeze_and_excite(w)
     image = math.prod(w.operand_shapes()[0][1])
     assert w.flops == sum(part.flops for part in each) + 2 * image
     assert w.gemms == squeeze.gemms
@@ -87,8 +87,8 @@ def test_work(w: Workload) -> None:
     assert sum(map(operand_bytes, each)) + images == operand_bytes(w) + between
 
 
-def test_products() -> None:
-    squeeze, excite = products(EFFICIENTNET)
+def test_squeeze_and_excite() -> None:
+    squeeze, excite = squeeze_and_excite(EFFICIENTNET)
     assert (squeeze.op, squeeze.n, squeeze.h, squeeze.w) == ("fprop", 1, 1, 1)
     assert (squeeze.c, squeeze.k, excite.c, excite.k) == (240, 10, 10, 240)
     assert squeeze.epilogue == Epilogue(bias=True, activation="silu")

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from convoy import paths
-from convoy.backends.kernels import library
-from convoy.backends.kernels.attention.library import AttentionLibrary, Problem
-from convoy.backends.kernels.attention.library import Operands as AttentionOperands
-from convoy.backends.kernels.library import ABI_VERSION, Footprint, KernelLibrary, Operands, Shape
 from convoy.errors import CorruptArtefact, InvalidOption
 from convoy.ir.attention import Attention, RowView
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
+
+from ..helpers.kernel_abi import library
+from ..helpers.kernel_abi.attention import AttentionLibrary, Problem
+from ..helpers.kernel_abi.attention import Operands as AttentionOperands
+from ..helpers.kernel_abi.library import ABI_VERSION, Footprint, KernelLibrary, Operands, Shape
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = (paths.include_dir() / "convoy/kernel_abi.h").read_text()

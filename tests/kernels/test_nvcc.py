@@ -16,13 +16,13 @@ import pytest
 from convoy.backends.kernels.compile import compile_kernel
 from convoy.backends.kernels.cutlass import rules as rules
 from convoy.backends.kernels.cutlass.config import KernelConfig
-from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload
 
 from ..helpers.examples import fewer
+from ..helpers.kernel_abi.library import KernelLibrary, Shape
 
 BASE = Workload("fprop", 2, 14, 14, 64, 64, 3, 3, padding=(1, 1, 1, 1))
 

@@ -31,7 +31,7 @@ KERNELS = [
     ConvKernel(3),
     WgradKernel(3),
     GroupedKernel(),
-    AttentionKernel(64, 64, arch=80),
+    AttentionKernel(64, 64, 64, arch=80),
 ]
 
 

@@ -13,12 +13,12 @@ from convoy.backends.kernels.compile import compile_kernel
 from convoy.backends.kernels.cutlass.config import KernelConfig
 from convoy.backends.kernels.cutlass.family import rules_of
 from convoy.backends.kernels.cutlass.rules import Launch
-from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.errors import InvalidWorkload
 from convoy.ir.device import Device
 from convoy.ir.workload import Workload
 
 from ..helpers.examples import fewer
+from ..helpers.kernel_abi.library import KernelLibrary, Shape
 
 SM80 = {"tile": (64, 64, 64), "warp": (32, 32), "stages": 4}
 SM90 = {"tile": (64, 64, 64), "schedule": "pingpong"}

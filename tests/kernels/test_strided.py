@@ -24,6 +24,7 @@ from convoy.ir.workload import Workload
 
 CONV = KernelConfig("sm90_conv", (128, 64, 64), schedule="pingpong")
 _EM_CUDA = 190
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_kernel_for_slices_is_another_library() -> None:
@@ -92,7 +93,7 @@ _PREPARE = """
 import ctypes, json, sys
 fake = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 fake.fake_tensor_maps.restype = ctypes.c_char_p
-from convoy.backends.kernels import library
+from tests.helpers.kernel_abi import library
 from convoy.ir.workload import Workload
 library.load_cudart = lambda: None
 class Rows(ctypes.Structure):
@@ -130,7 +131,7 @@ def tensor_maps(library: bytes, workload: Workload, cudart: Path, folder: Path) 
     path = folder / "kernel.so"
     path.write_bytes(library)
     command = [sys.executable, "-c", _PREPARE, cudart, path, json.dumps(workload.to_json())]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     found: list[Any] = json.loads(done.stdout)
     return found

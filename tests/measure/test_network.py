@@ -106,7 +106,6 @@ def test_a_burst_is_filled_with_runs() -> None:
     assert [network.runs_per_burst(us) for us in (10.0, 2000.0, 1e6)] == [100, 4, 1]
     session: Any = FakeSession()
     assert network.session_bursts(session)(2) == [250.0] * 2  # of 1 ms: eight fill a burst
-    assert network.session_bursts(session, 1)(2) == [2000.0] * 2
 
 
 def test_each_kernel_is_synchronized() -> None:

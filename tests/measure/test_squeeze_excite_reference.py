@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convoy.ir.activation_values import activate
-from convoy.ir.squeeze_excite import products
+from convoy.ir.squeeze_excite import squeeze_and_excite
 from convoy.measure import dtypes, reference
 from convoy.measure.problem import make_blueprint
 
@@ -35,7 +35,7 @@ def rounded(w, values):
 def by_torch(w, given):
     x = torch.from_numpy(given["x"])
     found = rounded(w, x.mean((1, 2)).numpy())
-    for part, name in zip(products(w), ("squeeze", "excite"), strict=True):
+    for part, name in zip(squeeze_and_excite(w), ("squeeze", "excite"), strict=True):
         bias = given.get(f"{name}_bias")
         bias = None if bias is None else torch.from_numpy(bias)
         sums = torch.nn.functional.linear(

@@ -19,7 +19,7 @@ from convoy.ir.kernel_words import NATIVE
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer, Offers
 from convoy.ir.plan import Plan
-from convoy.ir.squeeze_excite import products
+from convoy.ir.squeeze_excite import squeeze_and_excite
 from convoy.ir.workload import Workload
 from convoy.normalize.forms import normal_forms
 from convoy.normalize.normal_form import normalize
@@ -91,7 +91,7 @@ def apart_us(graph: MatchGraph) -> float:
     product, and the second with the image times it or without."""
     (w,) = {s.require_workload() for s in graph.subgraphs if s.is_alternative}
     image, gates = 2 * w.pixels * w.c, 2 * w.n * w.c
-    squeeze, excite = products(w)
+    squeeze, excite = squeeze_and_excite(w)
     mean_us = native.moving_us(image + gates, DEVICE)
     scaling_us = native.moving_us(2 * image + gates, DEVICE)
     gates_us = native.gates_us(excite, w.h * w.w)

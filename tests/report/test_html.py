@@ -17,7 +17,7 @@ from convoy.placement.explanation import Fusion, Otherwise
 from convoy.report import graph_view, timeline
 from convoy.report.charts import size, time_ticks
 from convoy.report.html import Report, render
-from convoy.report.operations import MOST_RIVALS, explained, operations
+from convoy.report.operations import MOST_RIVALS, operations, plan_explanation
 
 VOID = {"meta", "link", "input", "br", "line", "rect", "path", "i"}
 
@@ -109,7 +109,7 @@ def test_page_of_an_empty_plan_is_a_page() -> None:
 
 
 def test_operations_say_what_lost_and_what_would_change() -> None:
-    first, second = operations(explained(plan()))
+    first, second = operations(plan_explanation(plan()))
     assert (first.why.winner.backend, first.why.winner.kernel) == ("cudnn", "eng5_k2=1")
     assert first.rivals[0].margin == pytest.approx(1.25) and not first.rivals[0].tie
     assert first.why.elsewhere == (("sync", "cutlass:sm90_conv_64x64x64"),)
@@ -120,7 +120,7 @@ def test_operations_say_what_lost_and_what_would_change() -> None:
 
 
 def test_other_objectives_are_summed_up() -> None:
-    assert explained(plan()).otherwise == (
+    assert plan_explanation(plan()).otherwise == (
         Otherwise("stream", 0, 9.0, 9.0),
         Otherwise("sync", 1, 17.0, 20.0),
     )
@@ -128,12 +128,12 @@ def test_other_objectives_are_summed_up() -> None:
 
 
 def test_many_rivals_are_cut_and_each_backend_keeps_its_best() -> None:
-    why = operations(explained(plan()))[0].why
+    why = operations(plan_explanation(plan()))[0].why
     (rival,) = why.losers
     near = [dataclasses.replace(rival, kernel=f"k{i}", margin=1.0 + i / 10) for i in range(20)]
     last = dataclasses.replace(rival, backend="mine", kernel="slow", margin=9.0)
     many = dataclasses.replace(why, losers=(*near, last))
-    explanation = dataclasses.replace(explained(plan()), ops=(many,))
+    explanation = dataclasses.replace(plan_explanation(plan()), ops=(many,))
     (item,) = operations(explanation)
     assert [o.kernel for o in item.rivals] == [f"k{i}" for i in range(MOST_RIVALS)] + ["slow"]
     assert (item.hidden, item.worst) == (10, pytest.approx(2.9))
@@ -143,14 +143,14 @@ def test_many_rivals_are_cut_and_each_backend_keeps_its_best() -> None:
 
 def test_fusions_and_failures_are_named() -> None:
     why = dataclasses.replace(
-        operations(explained(plan()))[0].why,
+        operations(plan_explanation(plan()))[0].why,
         fusions=(
             Fusion("bias_relu", "cutlass:long", 6.5, 0.0),
             Fusion("", "cudnn:bare", 3.0, 2.25),
         ),
         failed=tuple((f"cutlass:bad{i}", "wrong result") for i in range(5)),
     )
-    page = render(report(explanation=dataclasses.replace(explained(plan()), ops=(why,))))
+    page = render(report(explanation=dataclasses.replace(plan_explanation(plan()), ops=(why,))))
     assert "Fusing bias_relu instead: 6.50 us" in page and "about 2.25 us left to TVM" in page
     assert "cutlass:bad0 failed:" in page and "and 2 more that failed" in page
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tvm_ffi
 from support import Fakes, blobs_of, compile_fake, kernel_entry, saved_and_loaded, small
+from tests.helpers.kernel_abi.library import Library
 
 from convoy import errors
-from convoy.backends.kernels.library import Library
 from convoy.ir.workload import Workload
 from convoy.measure import reference
 from convoy.runtime import create_module

@@ -11,8 +11,8 @@ import fused
 import pytest
 from fused import fixtures, run
 from support import Fakes, kernel_entry
+from tests.helpers.kernel_abi.bottleneck import BottleneckLibrary, Operands, Problem
 
-from convoy.backends.kernels.sm90.bottleneck_problem import BottleneckLibrary, Operands, Problem
 from convoy.ir.bottleneck import Bottleneck
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.workload import Workload

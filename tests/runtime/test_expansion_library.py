@@ -11,8 +11,8 @@ import fused
 import pytest
 from fused import fixtures, run
 from support import Fakes, kernel_entry
+from tests.helpers.kernel_abi.expansion import ExpansionLibrary, Operands, Problem
 
-from convoy.backends.kernels.sm90.expansion_problem import ExpansionLibrary, Operands, Problem
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.expansion import Expansion
 from convoy.ir.workload import Workload

@@ -11,12 +11,12 @@ import fused
 import pytest
 from fused import fixtures, run
 from support import Fakes, kernel_entry
-
-from convoy.backends.kernels.sm90.squeeze_excite_problem import (
+from tests.helpers.kernel_abi.squeeze_excite import (
     Operands,
     Problem,
     SqueezeExciteLibrary,
 )
+
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.squeeze_excite import SqueezeExcite, image_of
 from convoy.ir.workload import Workload

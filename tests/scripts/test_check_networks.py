@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import check_networks
+from harness import network_cases
 
 
 def test_errors_are_relative_to_the_norm() -> None:
@@ -26,7 +27,7 @@ def test_a_process_that_dies_costs_its_own_case_only(jobs: int, tmp_path: Path) 
         ({"network": str(i), "form": "any", "importer": "none"}, eval, (code,))
         for i, code in enumerate(works)
     ]
-    rows = check_networks.run_all(cases, jobs, str(tmp_path / "rows.json"))
+    rows = network_cases.run_all(cases, jobs, str(tmp_path / "rows.json"))
     assert {row["network"]: row.get("failed") for row in rows} == {
         "0": None, "1": "the process died", "2": None, "3": None
     }  # fmt: skip

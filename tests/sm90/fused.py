@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.kernel_abi.library import Library
 
 from convoy.backends.kernels import shipped
 from convoy.backends.kernels.compile import compile_to
 from convoy.backends.kernels.kernel import Kernel
-from convoy.backends.kernels.library import Library
+from convoy.backends.kernels.sm90 import family
 from convoy.backends.kernels.sm90.family import sm90_backend
-from convoy.backends.kernels.sm90.kernels import kernel_from_json
+from convoy.backends.kernels.sm90.kernels import Sm90Kernel, kernel_from_json
+from convoy.backends.kernels.sm90.space import Launch
 from convoy.backends.kernels.toolkit import Toolkit
 from convoy.errors import InvalidOption
 from convoy.ir.activation import WITH_ALPHA
@@ -28,6 +30,11 @@ from convoy.ir.workload import Workload
 DEVICE = Device()
 #: Bytes of registers that ptxas may spill in a kernel.
 MOST_SPILLED = 16
+
+
+def why_not(kernel: Sm90Kernel, swizzle: int, w: Workload) -> str:
+    """The reason why a launch cannot run a workload; empty if it can."""
+    return family.why_not(Launch(kernel, swizzle=swizzle), w, DEVICE)
 
 
 def compiled_with_words(kernel: Kernel, toolkit: Toolkit, folder: Path) -> tuple[str, Path]:

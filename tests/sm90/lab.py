@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from convoy.ir.activation_values import activate
@@ -261,7 +262,7 @@ class _Bench:
 
 def _own(torch: Any, job: Job, bench: _Bench, result: Result) -> Callable[[], None] | None:
     """A function that launches the job's kernel; None when it declines."""
-    from convoy.backends.kernels.library import KernelLibrary, Operands, Shape
+    from tests.helpers.kernel_abi.library import KernelLibrary, Operands, Shape
 
     sm_count = job.sm_count or torch.cuda.get_device_properties(0).multi_processor_count
     library = KernelLibrary(job.library)
@@ -348,4 +349,5 @@ def worker() -> None:
 
 
 if __name__ == "__main__" and "--worker" in sys.argv:
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # of the package "tests"
     worker()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_abi.bottleneck import BottleneckLibrary, Problem
 
 from convoy.backends.kernels.sm90 import bottleneck
 from convoy.backends.kernels.sm90.bottleneck import CHOSEN, BottleneckKernel
 from convoy.backends.kernels.sm90.bottleneck_blocks import BLOCKS
-from convoy.backends.kernels.sm90.bottleneck_problem import BottleneckLibrary, Problem
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.errors import InvalidWorkload
 from convoy.ir.activation import ACTIVATIONS
@@ -202,16 +202,16 @@ def test_swizzles_are_of_the_activations():
         assert number == CHOSEN.index(conv) + 3 * CHOSEN.index(expand) + 9 * CHOSEN.index(reduce)
         found.add(number)
         for swizzle in bottleneck.swizzles(w, DEVICE):
-            assert bottleneck.why_not(kernel, swizzle, w, DEVICE) == ""
-            assert "of bfloat16" in bottleneck.why_not(other, swizzle, w, DEVICE)
-            assert "other activations" in bottleneck.why_not(kernel, swizzle + 1, w, DEVICE)
+            assert fused.why_not(kernel, swizzle, w) == ""
+            assert "is of another operation" in fused.why_not(other, swizzle, w)
+            assert "other activations" in fused.why_not(kernel, swizzle + 1, w)
     assert found == set(range(27))
     assert {swizzle % 27 for swizzle in bottleneck.swizzles(PAIR, DEVICE)} == {4}, "none of a third"
 
 
 def test_it_computes_nothing_else():
     first, *_ = parts(BASE)
-    assert "computes bottlenecks" in bottleneck.why_not(KERNELS[0], 0, first, DEVICE)
+    assert "is of another operation" in fused.why_not(KERNELS[0], 0, first)
 
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)

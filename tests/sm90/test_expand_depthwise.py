@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_abi.expansion import ExpansionLibrary, Problem
 
 from convoy.backends.kernels.sm90 import expand_depthwise, expand_tiles
 from convoy.backends.kernels.sm90.expand_depthwise import CHOSEN, ExpandDepthwiseKernel
 from convoy.backends.kernels.sm90.expand_tiles import LIMITS, ExpandTile, Limit
-from convoy.backends.kernels.sm90.expansion_problem import ExpansionLibrary, Problem
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.errors import InvalidWorkload
 from convoy.ir.activation import ACTIVATIONS
@@ -317,11 +317,10 @@ def test_swizzles_are_of_the_activations(depthwise, expand):
     assert len(places(w, swizzles)) == len(swizzles)
     kernel, other = KERNELS
     for swizzle in swizzles:
-        assert expand_depthwise.why_not(kernel, swizzle, w, DEVICE) == ""
-        assert "of float16" not in expand_depthwise.why_not(other, swizzle, w, DEVICE)
-        assert expand_depthwise.why_not(other, swizzle, w, DEVICE)
+        assert fused.why_not(kernel, swizzle, w) == ""
+        assert fused.why_not(other, swizzle, w)
         for neighbour in (swizzle - 1, swizzle + 1, swizzle + len(CHOSEN)):
-            assert expand_depthwise.why_not(kernel, neighbour, w, DEVICE)
+            assert fused.why_not(kernel, neighbour, w)
 
 
 def test_swizzles_of_equal_tiles_are_one():
@@ -334,9 +333,7 @@ def test_swizzles_of_equal_tiles_are_one():
 
 def test_it_computes_nothing_else():
     depthwise = dataclasses.replace(BASE, op="fprop", expansion=None)
-    assert "computes 1x1 and depthwise" in expand_depthwise.why_not(
-        KERNELS[0], 0, depthwise, DEVICE
-    )
+    assert "is of another operation" in fused.why_not(KERNELS[0], 0, depthwise)
 
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_abi.stem import Problem, StemLibrary
 
 from convoy.backends.kernels.compile import compile_kernel, compile_to
 from convoy.backends.kernels.sm90 import image
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.image import CHOSEN, TILES, ImageConvKernel
 from convoy.backends.kernels.sm90.kernels import kernel_from_json
-from convoy.backends.kernels.sm90.stem_problem import Problem, StemLibrary
 from convoy.errors import InvalidOption, InvalidWorkload
 from convoy.ir.activation import ACTIVATIONS, WITH_ALPHA
 from convoy.ir.candidate import Decline
@@ -27,6 +27,7 @@ from convoy.ir.stem import Stem
 from convoy.ir.workload import Workload
 from convoy.measure.reference import full
 
+from . import fused
 from .formulas import Formulas, ImageConvAxis, load
 from .stem_cases import cases, usual
 
@@ -281,17 +282,17 @@ def test_kernel_there_and_back(kernel):
     assert kernel_from_json(kernel.to_json()) == kernel
     assert kernel.name in kernel.source and kernel.family == "image_conv"
     w = changed(dtype=kernel.dtype, out_dtype=kernel.dtype)
-    assert all(image.why_not(kernel, s, w, DEVICE) == "" for s in image.swizzles(w, DEVICE))
+    assert all(fused.why_not(kernel, s, w) == "" for s in image.swizzles(w, DEVICE))
     other = changed(dtype=kernel.dtype, out_dtype=kernel.dtype, epilogue=Epilogue())
-    assert all(image.why_not(kernel, s, other, DEVICE) for s in image.swizzles(w, DEVICE))
+    assert all(fused.why_not(kernel, s, other) for s in image.swizzles(w, DEVICE))
     convolution = dataclasses.replace(w, op="fprop", stem=None)
-    assert "computes stems" in image.why_not(kernel, 0, convolution, DEVICE)
+    assert "is of another operation" in fused.why_not(kernel, 0, convolution)
 
 
 def test_other_dtypes_have_no_kernel():
     with pytest.raises(InvalidOption):
         ImageConvKernel("float32")
-    assert image.why_not(KERNELS[1], image.swizzles(BASE, DEVICE)[0], BASE, DEVICE)
+    assert fused.why_not(KERNELS[1], image.swizzles(BASE, DEVICE)[0], BASE)
 
 
 def test_candidates_are_programmatic():

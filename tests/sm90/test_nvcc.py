@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 from hypothesis import assume, given, settings
+from tests.helpers.kernel_abi.library import KernelLibrary, Shape
 
 from convoy.backends.kernels.compile import compile_kernel, compile_to
-from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.sm90.dgrad import DgradKernel
 from convoy.backends.kernels.sm90.family import is_stem, sm90_backend
 from convoy.backends.kernels.sm90.space import stem_launches

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_abi.library import KernelLibrary, Shape
 
 from convoy.backends.kernels import shipped
 from convoy.backends.kernels.compile import compile_kernel, compile_to
-from convoy.backends.kernels.library import KernelLibrary, Shape
 from convoy.backends.kernels.sm90 import pointwise, small
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.kernels import kernel_from_json

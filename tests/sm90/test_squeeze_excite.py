@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_abi.squeeze_excite import Problem, SqueezeExciteLibrary
 
 from convoy.backends.kernels.sm90 import squeeze_excite
 from convoy.backends.kernels.sm90.family import sm90_backend
 from convoy.backends.kernels.sm90.squeeze_excite import CHOICES, CHOSEN, SqueezeExciteKernel
 from convoy.backends.kernels.sm90.squeeze_excite_clusters import CLUSTERS, MOST_SHARED, cluster_of
-from convoy.backends.kernels.sm90.squeeze_excite_problem import Problem, SqueezeExciteLibrary
 from convoy.ir.activation import ACTIVATIONS
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.squeeze_excite import image_of
@@ -184,15 +184,15 @@ def test_swizzles_are_of_the_activations():
         assert number == places[0] + 6 * (places[1] + 2 * places[2])
         found.add(number)
         for swizzle in squeeze_excite.swizzles(w, DEVICE):
-            assert squeeze_excite.why_not(kernel, swizzle, w, DEVICE) == ""
-            assert "of bfloat16" in squeeze_excite.why_not(other, swizzle, w, DEVICE)
-            assert "other activations" in squeeze_excite.why_not(kernel, swizzle + 1, w, DEVICE)
+            assert fused.why_not(kernel, swizzle, w) == ""
+            assert "is of another operation" in fused.why_not(other, swizzle, w)
+            assert "other activations" in fused.why_not(kernel, swizzle + 1, w)
     assert found == set(range(CHOICES)) == set(range(36))
 
 
 def test_it_computes_nothing_else():
     image = image_of(BASE)
-    assert "squeeze-and-excitation" in squeeze_excite.why_not(KERNELS[0], 0, image, DEVICE)
+    assert "is of another operation" in fused.why_not(KERNELS[0], 0, image)
 
 
 @pytest.mark.parametrize("w", BOTH, ids=lambda w: w.key)

@@ -18,7 +18,7 @@ from convoy.streams import chains, durations
 from convoy.streams.costs import EAGER, GRAPH
 from convoy.streams.dependence import Dependences
 from convoy.streams.planner import multi_stream, single_stream
-from convoy.streams.simulate import linked, simulate
+from convoy.streams.simulate import Layout, linked, simulate
 
 NARROW = Occupancy(waves=0.1)
 
@@ -57,11 +57,12 @@ def test_links_behind_events() -> None:
     ]
     events = [Event(0, 2), Event(2, 3)]
     edges = [(event.record, event.wait) for event in events]
-    assert linked(ops, [0, 0, 1, 0], edges) == [False, True, True, True]
-    assert linked(ops, [0, 0, 1, 0], edges, EAGER) == [False, True, False, False]
-    assert linked(ops, [0, 0, 0, 0], ()) == [False, True, True, True]
+    both = Layout.of([0, 0, 1, 0], edges)
+    assert linked(ops, both) == [False, True, True, True]
+    assert linked(ops, both, EAGER) == [False, True, False, False]
+    assert linked(ops, Layout.of([0] * 4, ())) == [False, True, True, True]
     library = [*ops[:2], dataclasses.replace(ops[2], chained_us=None), ops[3]]
-    assert linked(library, [0, 0, 1, 0], edges) == [False, True, False, False]
+    assert linked(library, both) == [False, True, False, False]
     start, end, makespan = simulate(ops, events)
     assert start[2] == start[1] + GRAPH.cross_us
     assert end[2] - start[2] >= 3.0 and end[3] - start[3] == 3.0

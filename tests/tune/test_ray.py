@@ -63,7 +63,7 @@ def test_a_machine_that_dies_has_its_jobs_done_by_the_others(
     spec = Spec("tests.tune.fakes:FakeMeasurer", {"delay": 0.1})
     store = RecordStore(write_to=tmp_path / "records.jsonl")
     with RayExecutor(spec, cluster, gpus=False, compile_jobs=1) as executor:
-        victim = next(iter(executor.machines))
+        victim = next(iter(executor._load))
 
         class Kill(Random):
             def pick(self, tasks, count):

@@ -35,25 +35,25 @@ class DirectBackend(Backend):
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         if workload.op != "fprop":
-            return self._decline(f"op {workload.op}", "use cudnn or cutlass")
+            return self.decline(f"op {workload.op}", "use cudnn or cutlass")
         if workload.is_3d:
-            return self._decline("a convolution over volumes", "use cudnn")
+            return self.decline("a convolution over volumes", "use cudnn")
         if not workload.is_depthwise:
-            return self._decline(f"groups = {workload.groups}", "as many groups as channels")
+            return self.decline(f"groups = {workload.groups}", "as many groups as channels")
         if workload.epilogue.affine_relu:
-            return self._decline("a second output", "fuse less")
+            return self.decline("a second output", "fuse less")
         if workload.epilogue.activation not in ACTIVATIONS:
-            return self._decline(
+            return self.decline(
                 f"activation {workload.epilogue.activation}", f"one of {', '.join(ACTIVATIONS)}"
             )
         if workload.epilogue.residual_last:
-            return self._decline("a residual behind the activation", "fuse less")
+            return self.decline("a residual behind the activation", "fuse less")
         if workload.dtype not in ELEMENTS or workload.out_dtype != workload.dtype:
-            return self._decline(f"{workload.dtype} in, {workload.out_dtype} out", "float16")
+            return self.decline(f"{workload.dtype} in, {workload.out_dtype} out", "float16")
         if workload.acc_dtype != "float32":
-            return self._decline(f"accumulation in {workload.acc_dtype}", "float32")
+            return self.decline(f"accumulation in {workload.acc_dtype}", "float32")
         if device.arch == 0 and workload.dtype != "float32":
-            return self._decline(f"{workload.dtype} on host memory", "float32")
+            return self.decline(f"{workload.dtype} on host memory", "float32")
         return None
 
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -76,9 +76,6 @@ class DirectBackend(Backend):
             "swizzle": 0,
         }
         return Binary(entry, {sha256: content})
-
-    def _decline(self, reason: str, remedy: str) -> Decline:
-        return Decline(self.name, reason, remedy)
 
 
 def _library(candidate: Candidate, device: Device) -> bytes:

@@ -42,6 +42,10 @@ class Backend(abc.ABC):
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         """Check the workload by cheap rules. Return None if a candidate may exist."""
 
+    def decline(self, reason: str, remedy: str = "") -> Decline:
+        """Return a Decline of this backend."""
+        return Decline(self.name, reason, remedy)
+
     @abc.abstractmethod
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
         """Return all candidates worth measuring, the most promising first, or a Decline. Raises
@@ -63,7 +67,7 @@ class Backend(abc.ABC):
             return answer
         found = [candidate for candidate in answer if self.is_ready(candidate)]
         if answer and not found:
-            return Decline(self.name, "no compiled kernel fits", 'compile others: kernels="all"')
+            return self.decline("no compiled kernel fits", 'compile others: kernels="all"')
         return found
 
     def neighbours(
@@ -83,7 +87,7 @@ class Backend(abc.ABC):
         """Return the operands of a candidate that may be some channels of wider tensors: rows lie
         further apart than their elements, by multiples of 16 bytes. They are then read and written
         in the wider tensor. A backend that overrides this also overrides :meth:`build_sliced`."""
-        return Decline(self.name, "kernels of compact tensors", "slices are copied")
+        return self.decline("kernels of compact tensors", "slices are copied")
 
     def build_sliced(
         self,

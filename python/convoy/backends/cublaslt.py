@@ -17,6 +17,8 @@ from .base import Backend, Binary
 
 #: Most workspace of an algorithm, in bytes: NVIDIA's recommendation for Hopper.
 MAX_WORKSPACE = 32 << 20
+#: Of one workload.
+MOST_CANDIDATES = 8
 #: The kernel of a module that is built without its GPU.
 FIRST_CHOICE = "first_choice"
 #: A launch, and the share of the roofline beyond it: 13% off on average for the first choice at 45
@@ -27,8 +29,8 @@ ACTIVATIONS = ("none", "relu", "gelu_tanh")
 
 
 class CublasLtBackend(Backend):
-    """The first ``limit`` algorithms of cuBLASLt's heuristic for 1x1 convolutions, their gradients
-    and matmuls, batched ones too.
+    """The first algorithms of cuBLASLt's heuristic for 1x1 convolutions, their gradients and
+    matmuls, batched ones too.
 
     The heuristic needs the GPU. Where it is not there the one candidate is the heuristic's first
     choice, which the machine that loads the module asks for; so does one whose cuBLASLt is of
@@ -38,38 +40,35 @@ class CublasLtBackend(Backend):
     name = "cublaslt"
     libraries = ("cuda", "cublas")
 
-    def __init__(self, limit: int = 8) -> None:
-        self.limit = limit
-
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         w, epilogue = workload, workload.epilogue
         if device.arch < 75:
-            return self._decline(
+            return self.decline(
                 f"compute capability {device.arch / 10}", "cuBLAS 13 needs 7.5 or later"
             )
         if w.op == "attention":
-            return self._decline("op attention", "use the attention backend")
+            return self.decline("op attention", "use the attention backend")
         if w.op == "stem" or w.is_back_to_back:
-            return self._decline(f"op {w.op}", "use the hopper backend")
+            return self.decline(f"op {w.op}", "use the hopper backend")
         if (
             (w.groups > 1 and not w.is_batched)
             or w.is_3d
             or (w.r, w.s, w.stride, w.padding) != (1, 1, (1, 1), (0, 0, 0, 0))
         ):
-            return self._decline(
+            return self.decline(
                 f"{w.label}: not a GEMM", "only 1x1 convolutions of one group, stride 1, no padding"
             )
         if w.op in ("dgrad", "wgrad") and epilogue.name:
-            return self._decline(f"epilogue {epilogue.name} on {w.op}", "leave it to TVM")
+            return self.decline(f"epilogue {epilogue.name} on {w.op}", "leave it to TVM")
         if epilogue.activation not in ACTIVATIONS or epilogue.residual_last or epilogue.affine_relu:
-            return self._decline(
+            return self.decline(
                 f"epilogue {epilogue.name}",
                 "only a residual, bias, and relu or GELU in its tanh form behind them",
             )
         if w.out_dtype not in (w.dtype, "float32"):
-            return self._decline(f"{w.dtype} in, {w.out_dtype} out", "the same type, or float32")
+            return self.decline(f"{w.dtype} in, {w.out_dtype} out", "the same type, or float32")
         if w.acc_dtype != "float32":
-            return self._decline(f"acc_dtype {w.acc_dtype}", "accumulate in float32")
+            return self.decline(f"acc_dtype {w.acc_dtype}", "accumulate in float32")
         return None
 
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -79,10 +78,10 @@ class CublasLtBackend(Backend):
         version = cublas_version_number()
         if present_device() != device:
             return [Candidate(self.name, FIRST_CHOICE)]
-        limits = {"count": self.limit, "max_workspace": MAX_WORKSPACE}
+        limits = {"count": MOST_CANDIDATES, "max_workspace": MAX_WORKSPACE}
         found = call_json("cublaslt.enumerate", workload.to_json(), limits)
         if not found:
-            return self._decline(
+            return self.decline(
                 f"cuBLASLt {cublas_version()} has no algorithm", "fuse less, or another dtype"
             )
         algos = {algo["name"]: algo for algo in reversed(found)}  # of equal names the first
@@ -114,7 +113,7 @@ class CublasLtBackend(Backend):
         self, workload: Workload, candidate: Candidate, device: Device
     ) -> frozenset[str] | Decline:
         if workload.is_batched:
-            return self._decline("a batched matmul", "slices are copied")
+            return self.decline("a batched matmul", "slices are copied")
         return frozenset({"x", "y", "residual", "dx", "dy"})
 
     def estimate_us(self, workload: Workload, candidate: Candidate, device: Device) -> float:
@@ -122,9 +121,6 @@ class CublasLtBackend(Backend):
 
     def check(self, candidate: Candidate) -> None:
         _options(candidate)
-
-    def _decline(self, reason: str, remedy: str) -> Decline:
-        return Decline(self.name, reason, remedy)
 
 
 def _algo(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import CompileFailed, ConvoyError, InvalidOption, LibraryVersionMismatch
@@ -48,31 +48,31 @@ class CudnnBackend(Backend):
         epilogue = workload.epilogue
         if workload.attention is not None:
             reason = cudnn_attention.why_not(workload, workload.attention, device)
-            return self._decline(reason, "use the attention backend") if reason else None
+            return self.decline(reason, "use the attention backend") if reason else None
         if workload.op == "stem" or workload.is_back_to_back:
-            return self._decline(f"op {workload.op}", "use the hopper backend")
+            return self.decline(f"op {workload.op}", "use the hopper backend")
         if device.arch < 70:
-            return self._decline(
+            return self.decline(
                 f"compute capability {device.arch / 10}", "cuDNN 9 needs 7.0 or later"
             )
         if workload.is_batched:
-            return self._decline("a batched matmul", "use the cublaslt backend")
+            return self.decline("a batched matmul", "use the cublaslt backend")
         if workload.op in ("dgrad", "wgrad") and epilogue.name:
-            return self._decline(
+            return self.decline(
                 f"epilogue {epilogue.name} on {workload.op}", "leave the epilogue to TVM"
             )
         if epilogue.affine_relu:
-            return self._decline(
+            return self.decline(
                 "affine_relu: a second output of the epilogue",
                 "leave the scale, shift and relu to TVM or to a kernel that writes both",
             )
         if workload.is_depthwise and epilogue.name:
-            return self._decline(
+            return self.decline(
                 "an epilogue on a depthwise convolution (fused engines are 20 to 70 times slower)",
                 "offload the plain depthwise convolution, leave the epilogue to TVM",
             )
         if workload.acc_dtype != "float32":
-            return self._decline(f"acc_dtype {workload.acc_dtype}", "accumulate in float32")
+            return self.decline(f"acc_dtype {workload.acc_dtype}", "accumulate in float32")
         return None
 
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -97,8 +97,8 @@ class CudnnBackend(Backend):
                 f"engines for {workload.epilogue.name or workload.op} are compiled at run time, "
                 "for which NVIDIA's driver is missing"
             )
-        why = "; ".join(_distinct(found.reasons)) or "no engine for this graph"
-        return self._decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
+        why = "; ".join(dict.fromkeys(found.reasons)) or "no engine for this graph"
+        return self.decline(f"cuDNN {version}: {why}", "fuse less, or another dtype")
 
     def propose_all(
         self, workloads: Sequence[Workload], device: Device, compiled: bool = False
@@ -202,7 +202,7 @@ class CudnnBackend(Backend):
         self, workload: Workload, candidate: Candidate, device: Device
     ) -> frozenset[str] | Decline:
         # The workspace of its tensor core engines grows by the bytes of the tensor (9.19).
-        return self._decline(
+        return self.decline(
             "cuDNN copies slices through its workspace", "use the cutlass or cublaslt backend"
         )
 
@@ -213,9 +213,6 @@ class CudnnBackend(Backend):
 
     def check(self, candidate: Candidate) -> None:
         _options(candidate)
-
-    def _decline(self, reason: str, remedy: str) -> Decline:
-        return Decline(self.name, reason, remedy)
 
 
 _FIELDS: dict[str, checks.Check] = {
@@ -244,15 +241,15 @@ def _options(candidate: Candidate) -> _Options:
 
 
 def _is_compiled(workload: Workload) -> bool:
-    """Whether only engines that are compiled at run time fuse the operations. Without a driver
-    cuDNN offers nothing, or engine 0, many times slower than the convolution alone."""
+    """Return whether only engines that are compiled at run time fuse the operations. Without a
+    driver cuDNN offers nothing, or engine 0, many times slower than the convolution alone."""
     epilogue = workload.epilogue
     fused = epilogue.activation not in ("none", "relu") or epilogue.residual_last
     return fused or workload.op == "attention"
 
 
 def _wants_zero_bias(workload: Workload) -> bool:
-    """Whether a bias of zeros opens up cuDNN's ready-made engines, which all add a bias."""
+    """Return whether a bias of zeros opens up cuDNN's ready-made engines, which all add a bias."""
     epilogue = workload.epilogue
     return bool(epilogue.name) and not epilogue.bias and not _is_compiled(workload)
 
@@ -272,7 +269,3 @@ def cudnn_version() -> str:
         return version_text(function("cudnn.version")())
     except ConvoyError:
         return ""
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""What the functions of a plan can read and write in wider tensors."""
+"""Operands that the functions of a plan can read and write in wider tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ VARIABLE = "CONVOY_IN_PLACE"
 
 
 def wanted() -> bool:
-    """Whether networks that are built now may write concatenations, and read slices, in place."""
+    """Return whether networks that are built now may write concatenations, and read slices, in
+    place."""
     return os.environ.get(VARIABLE, "1") != "0"
 
 

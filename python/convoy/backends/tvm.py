@@ -25,12 +25,10 @@ class TvmBackend(Backend):
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         if workload.op == "stem" or workload.is_back_to_back:
             reason = f"op {workload.op}"
-            return Decline(self.name, reason, "its operations are kernels of their own")
+            return self.decline(reason, "its operations are kernels of their own")
         if workload.acc_dtype != accumulator(workload.dtype):
-            return Decline(
-                self.name,
-                f"accumulation in {workload.acc_dtype}",
-                "Ask for float32 accumulation",
+            return self.decline(
+                f"accumulation in {workload.acc_dtype}", "Ask for float32 accumulation"
             )
         return None
 

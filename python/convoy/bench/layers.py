@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 #: Kernels that TVM compiled with a convolution or a matmul in them; the layers have names.
 _ANCHOR = re.compile(r"conv\dd|matmul|dense")
+#: Runs of which each kernel has its median time.
+RUNS = 5
 
 
 def by_layer(
-    compiled: CompiledModule, session: Session, runs: int = 5, progress: Progress | None = None
+    compiled: CompiledModule, session: Session, progress: Progress | None = None
 ) -> list[Layer]:
     """The layers of a network, heaviest first.
 
@@ -39,16 +41,15 @@ def by_layer(
 
         predicted = timeline.predicted(schedule, compiled.plan)
         return layers.of_timelines([predicted, measure(compiled, progress=progress)])
-    return watched(session, compiled.meta.layers, runs)
+    return watched(session, compiled.meta.layers)
 
 
 def watched(
     session: Session,
     names: tuple[str, ...],
-    runs: int = 5,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Layer]:
-    """Time each kernel of a session that runs on the CPU, as the median of several runs.
+    """Time each kernel of a session that runs on the CPU, as the median of RUNS.
 
     Args:
         session: With its inputs set.
@@ -71,7 +72,7 @@ def watched(
     session.run()
     session.observe(watch)
     try:
-        for _ in range(runs):
+        for _ in range(RUNS):
             found.append([])
             session.run()
     finally:

@@ -6,16 +6,13 @@ from pathlib import Path
 
 from .. import __version__
 from ..report import charts
-from ..report.html import BACKEND_COLOURS, MOST_LAYERS, OTHER_COLOURS, environment
+from ..report.html import MOST_LAYERS, backend_colours, environment
 from .result import Result
 
 
 def render(result: Result) -> str:
     """The page as text: bars of latency and throughput, and the heaviest layers."""
     rows = [row for row in result.rows if not row.skipped]
-    colours = dict(BACKEND_COLOURS)
-    for name in dict.fromkeys(layer.backend for row in rows for layer in row.layers):
-        colours.setdefault(name, OTHER_COLOURS[len(colours) % len(OTHER_COLOURS)])
     return environment().get_template("bench.html.j2").render(
         version=__version__,
         result=result,
@@ -26,7 +23,7 @@ def render(result: Result) -> str:
             for batch in {row.batch for row in rows}
         },
         most=MOST_LAYERS,
-        backend_colours=colours,
+        backend_colours=backend_colours(layer.backend for row in rows for layer in row.layers),
         size=charts.size,
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from ..measure.gpu_lock import gpu_lock
 from ..progress import Progress, stages
 from ..runtime import present_device
 from ..runtime.compiled import CompiledModule, load
+from ..wheels import version_of
 from . import models, systems
 from .layers import by_layer
 from .memory import used_bytes
@@ -218,10 +219,6 @@ def _no_lock() -> Iterator[None]:
 
 
 def _about() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"convoy": __version__}
-    for name in ("apache-tvm", "torch", "onnxruntime", "onnxruntime-gpu"):
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+    names = ("apache-tvm", "torch", "onnxruntime", "onnxruntime-gpu")
+    found = {name: version_of(name) for name in names}
+    return {"convoy": __version__, **{name: text for name, text in found.items() if text}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,22 +50,13 @@ def convoy(session: Session) -> System:
     return System("convoy", precision, session.run, session.synchronize, outputs)
 
 
-def _torch(path: Path, inputs: Mapping[str, Array], target: str, precision: str) -> System:
-    return _torch_module("torch", path, inputs, target, precision, compiled=False)
-
-
-def _torch_compile(path: Path, inputs: Mapping[str, Array], target: str, precision: str) -> System:
-    return _torch_module("torch.compile", path, inputs, target, precision, compiled=True)
-
-
-def _torch_module(
-    name: str,
+def _torch(
     path: Path,
     inputs: Mapping[str, Array],
     target: str,
     precision: str,
     *,
-    compiled: bool,
+    compiled: bool = False,
 ) -> System:
     """The exported program, run by PyTorch in the same precision."""
     if path.suffix != models.EXPORTED:
@@ -98,9 +90,9 @@ def _torch_module(
         return [leaf.detach().float().cpu().numpy() for leaf in leaves]
 
     run()
-    return System(
-        name, precision, run, torch.cuda.synchronize if device == "cuda" else _nothing, outputs
-    )
+    name = "torch.compile" if compiled else "torch"
+    synchronize = torch.cuda.synchronize if device == "cuda" else _nothing
+    return System(name, precision, run, synchronize, outputs)
 
 
 def _onnxruntime(path: Path, inputs: Mapping[str, Array], target: str, precision: str) -> System:
@@ -144,7 +136,11 @@ def _nothing() -> None:
     """Calls on the CPU are finished when they return."""
 
 
-_PEERS = {"torch": _torch, "torch.compile": _torch_compile, "onnxruntime": _onnxruntime}
+_PEERS: dict[str, Callable[[Path, Mapping[str, Array], str, str], System]] = {
+    "torch": _torch,
+    "torch.compile": functools.partial(_torch, compiled=True),
+    "onnxruntime": _onnxruntime,
+}
 PEERS = tuple(_PEERS)
 
 
@@ -174,4 +170,4 @@ def relative_error(found: list[Array], expected: list[Array]) -> float | None:
         exact = theirs.astype("float64")
         scale = float(np.linalg.norm(exact)) or 1.0
         errors.append(float(np.linalg.norm(mine.astype("float64") - exact)) / scale)
-    return max(errors, default=0.0)
+    return float(np.max(errors, initial=0.0))  # NaN where one has a NaN

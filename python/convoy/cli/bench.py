@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from ..bench.result import Result, Row
 
 COLUMNS = ("batch", "system", "p50 ms", "p99 ms", "device ms", "items/s", "memory", "build s")
-LAYER_COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Layers that are printed for each batch size.
 MOST_LAYERS = 10
-_NAME, _KERNEL = 24, 27
 
 
 def bench(
@@ -123,13 +121,13 @@ def model_and_batches(arguments: list[str], batch: list[str]) -> tuple[Path, lis
 
 def show(result: Result) -> None:
     """Print the rows, what was skipped and why, and the heaviest layers of each batch size."""
-    from ..placement.explain import WIDTH, beginning, ending
+    from ..placement import explain
     from ..report import tables
 
     say(f"{result.model} on {result.device} ({result.target})")
     tables.show(COLUMNS, [_cells(row) for row in result.rows if not row.skipped])
     skipped = dict.fromkeys(f"{row.system}: {row.skipped}" for row in result.rows if row.skipped)
-    say(*(line for text in skipped for line in textwrap.wrap(text, WIDTH)))
+    say(*(line for text in skipped for line in textwrap.wrap(text, explain.WIDTH)))
     for row in result.rows:
         if row.error is not None:
             say(f"batch {row.batch}: outputs of {row.system} differ by {row.error:.1e}")
@@ -137,14 +135,10 @@ def show(result: Result) -> None:
         if not row.layers:
             continue
         shown = row.layers[:MOST_LAYERS]
-        cells = [
-            (ending(x.name, _NAME), f"{100 * x.share:.1f}%", x.us, x.backend,
-             beginning(x.kernel, _KERNEL))
-            for x in shown
-        ]  # fmt: skip
+        cells = [explain.row(x.name, x.share, x.us, x.backend, x.kernel) for x in shown]
         guess = f" (predicted {row.predicted_ms:.3f} ms)" if row.predicted_ms is not None else ""
         say("", f"Where the time goes at batch {row.batch}{guess}")
-        tables.show(LAYER_COLUMNS, cells)
+        tables.show(explain.COLUMNS, cells)
         if rest := row.layers[MOST_LAYERS:]:
             say(f"and {len(rest)} more operations, {100 * sum(x.share for x in rest):.1f}%")
 

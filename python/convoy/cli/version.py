@@ -6,13 +6,13 @@ is read through ctypes. Neither TVM nor cuDNN is loaded.
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 
 from .. import __version__, paths
 from ..errors import LibraryMissing
 from ..measure import gpu
 from ..runtime.library import locations
+from ..wheels import version_of
 
 # Name shown -> distributions, of which the first installed one counts, and what the runtime calls
 # the library that it opens.
@@ -39,19 +39,10 @@ def versions() -> list[tuple[str, str]]:
 
 def _library(distributions: tuple[str, ...], path: str) -> str:
     """The version of a wheel with the path of its library; the path alone of one from elsewhere."""
-    version = _installed(distributions)
+    version = version_of(*distributions)
     if path and (not version or "site-packages" not in path):
         return path
     return f"{version} ({path})" if path else version or "not installed"
-
-
-def _installed(distributions: tuple[str, ...]) -> str:
-    for distribution in distributions:
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ""
 
 
 def _driver() -> str:

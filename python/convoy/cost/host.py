@@ -20,16 +20,13 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..errors import ConvoyError
 from ..ir.candidate import Candidate
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from ..records.record import Record
 from .usual_host_times import Kind, Usual
-
-if TYPE_CHECKING:
-    from ..records.record import Record
 
 #: Candidates of each backend that are measured again.
 SAMPLES = 5
@@ -135,12 +132,7 @@ class HostTimes:
                     measurement = again(record.workload, record.candidate)
                 except ConvoyError:
                     continue
-                if (
-                    measurement.ok
-                    and measurement.enqueue_us
-                    and measurement.e2e_us
-                    and measurement.kernel_us
-                ):
+                if _has_host_times(measurement) and measurement.kernel_us:
                     pairs.append((self.recorded(record), measurement))
             self.ratios[own] = ratio_of(pairs)
 

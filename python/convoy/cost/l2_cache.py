@@ -56,7 +56,7 @@ def touched_bytes(workloads: Iterable[Workload]) -> int:
 
 
 def stays(touched: int, device: Device) -> bool:
-    """Whether data of this many bytes stay in the L2 cache from one run of a network to the
+    """Return whether data of this many bytes stay in the L2 cache from one run of a network to the
     next."""
     return touched <= STAYING * device.l2_bytes
 

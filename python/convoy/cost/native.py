@@ -35,11 +35,11 @@ ELEMENTWISE_EFFICIENCY = 0.85
 # kernel itself: means over the pools, concatenations and reductions of GoogLeNet and Inception v3
 # on an H200.
 NATIVE_ENQUEUE_US, SYNCHRONISE_US = 2.8, 4.0
-# Rows up to which a product is one of a matrix and vectors. Its kernel takes as long as any other
+# Rows up to which a GEMM is one of a matrix and vectors. Its kernel takes as long as any other
 # that moves as much: on an H200 0.95 us for 512 x 32, 1.7 us for 1280 x 1000, one row each.
 MOST_GEMV_ROWS = 4
-# Multiply-adds in a second of TVM's kernel for batched products, without tensor cores: estimated.
-PRODUCT_RATE = 5e12
+# Multiply-adds in a second of TVM's kernel for batched matmuls, without tensor cores: estimated.
+BATCHED_MATMUL_RATE = 5e12
 FREE = Measurement(kernel_us=0.0, enqueue_us=0.0, e2e_us=0.0)
 
 
@@ -76,7 +76,7 @@ def native_us(subgraph: Subgraph, device: Device) -> float | None:
     if subgraph.optional:
         return moving_us(workload.bytes_moved, device)
     if workload.is_batched:
-        arithmetic_us = workload.flops / 2 / PRODUCT_RATE * 1e6
+        arithmetic_us = workload.flops / 2 / BATCHED_MATMUL_RATE * 1e6
         return moving_us(workload.bytes_moved, device) + arithmetic_us
     if has_constant_weights(subgraph) and is_gemv(workload) and len(subgraph.outputs) == 1:
         matrix = workload.c * workload.k * DTYPE_BYTES[workload.dtype]
@@ -85,21 +85,21 @@ def native_us(subgraph: Subgraph, device: Device) -> float | None:
 
 
 def has_constant_weights(subgraph: Subgraph) -> bool:
-    """Whether the filters are constants of the module."""
+    """Return whether the filters are constants of the module."""
     places, inputs = weights(subgraph.require_workload()), subgraph.inputs
     return len(inputs) > max(places) and not any(used_vars(inputs[place]) for place in places)
 
 
 def is_gemv(workload: Workload) -> bool:
-    """Whether a workload is the product of a matrix and a few rows, for which tensor cores do
-    nothing: each row reads the matrix once (tir/gemv.py)."""
+    """Return whether a workload is a GEMM of a few rows, for which tensor cores do nothing: each
+    row reads the matrix once (tir/gemv.py)."""
     few = workload.c % FEWEST_LANES == 0 and _rows(workload) <= MOST_GEMV_ROWS
     return _is_dense(workload) and few
 
 
 def gates_us(workload: Workload, pixels: int) -> float | None:
     """Time that a kernel takes longer to scale images of so many pixels if it computes the gates of
-    the channels, a function of a product of a vector for each image; None if it had better not
+    the channels, a function of a matrix-vector product for each image; None if it had better not
     (tir/channel_gate.py)."""
     if not is_of_images(workload) or {workload.dtype, workload.out_dtype}.difference(FLOAT_DTYPES):
         return None
@@ -119,12 +119,12 @@ def gates_us(workload: Workload, pixels: int) -> float | None:
 
 
 def is_of_images(workload: Workload) -> bool:
-    """Whether a workload is the product of a matrix and a vector for each image."""
+    """Return whether a workload is a matrix-vector product for each image."""
     return _is_dense(workload) and _rows(workload) == workload.n and not workload.is_batched
 
 
 def _is_dense(workload: Workload) -> bool:
-    """Whether a workload is a product with a matrix, pixel by pixel."""
+    """Return whether a workload multiplies each pixel by a matrix."""
     dense = workload.op in ("fprop", "matmul") and (workload.r, workload.s) == (1, 1)
     return dense and workload.groups == 1
 

@@ -25,7 +25,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,11 +35,9 @@ from ..ir.measurement import Measurement
 from ..ir.objective import device_us
 from ..ir.roofline import roofline_us
 from ..ir.workload import Workload
+from ..records.record import HostSample
 from .estimate_errors import kind_of
 from .unrecorded import unrecorded
-
-if TYPE_CHECKING:
-    from ..records.record import HostSample
 
 #: Workloads that are asked.
 NEIGHBOURS = 4
@@ -100,7 +97,6 @@ class Neighbours:
         samples: Timings of one of them, of any GPU; asked for near workloads only, since there
             are thousands.
         device: The GPU to estimate for.
-        others: Other GPUs that may have been measured.
     """
 
     def __init__(
@@ -108,10 +104,10 @@ class Neighbours:
         recorded: Sequence[Workload],
         samples: Callable[[Workload], Sequence[HostSample]],
         device: Device,
-        others: Iterable[Device] = (Device(),),
     ) -> None:
         self._device, self._samples = device, samples
-        self._gpus = {gpu.name: gpu for gpu in (*others, device)}
+        # Most records are of the default device.
+        self._gpus = {gpu.name: gpu for gpu in (Device(), device)}
         self._workloads: dict[str, list[Workload]] = defaultdict(list)
         for workload in recorded:
             self._workloads[workload.op].append(workload)

@@ -108,7 +108,8 @@ def _proposals(
 
 
 def _is_valid(backend: Backend, candidate: Candidate, offers: Offers) -> bool:
-    """Whether a backend can read the candidate, which may be from a file; else it has failed."""
+    """Return whether a backend can read the candidate, which may be from a file; else it has
+    failed."""
     try:
         backend.check(candidate)
     except InvalidOption as err:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from ..ir.candidate import Candidate
 from ..ir.device import Device
 from ..ir.measurement import Measurement
 from ..ir.workload import Workload
+from ..records.environment import Environment
+from ..records.record import Record
+from ..records.store import RecordStore
 from .host import HostTimes
 from .local_measurements import LocalMeasurements
 from .model import CostModel
 from .nearest import Neighbours
 from .usual_host_times import usual_times
-
-if TYPE_CHECKING:
-    from ..records.environment import Environment
-    from ..records.record import Record
-    from ..records.store import RecordStore
 
 
 class RecordedCost(CostModel):

@@ -5,23 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .. import paths
 from ..backends.base import Backend
 from ..ir.candidate import Candidate
 from ..ir.device import Device
+from ..ir.measurement import Measurement
+from ..ir.workload import Workload
+from ..records import environment as environments
+from ..records.environment import Environment
+from ..records.record import Record
+from ..records.store import RecordStore
 from .host import HostTimes
 from .local_measurements import Save
 from .measured import MeasuredCost
 from .model import CostModel
 from .recorded import RecordedCost
-
-if TYPE_CHECKING:
-    from ..ir.measurement import Measurement
-    from ..ir.workload import Workload
-    from ..records.environment import Environment
-    from ..records.store import RecordStore
-
 
 #: Names of cost models.
 COSTS = ("measured", "recorded", "predicted")
@@ -54,10 +53,6 @@ def cost_model(
     """
     if costs is not None and not isinstance(costs, str):
         return costs, ""
-    from .. import paths
-    from ..records import environment as environments
-    from ..records.store import RecordStore
-
     measure = measure and costs in (None, "measured")
     own = Path(records) if records else paths.user_records_file()
     store = RecordStore([paths.records_dir()], write_to=own)
@@ -75,8 +70,6 @@ def cost_model(
 
 def _saving(store: RecordStore, here: Environment, backends: Sequence[Backend]) -> Save:
     """Return the function that adds a measurement of this machine to the user's records."""
-    from ..records.record import Record
-
     by_name = {backend.name: backend for backend in backends}
 
     def save(workload: Workload, candidate: Candidate, measurement: Measurement) -> None:

@@ -17,7 +17,7 @@ from ..ir.device import Device
 from ..ir.dtypes import DTYPE_BYTES
 from ..ir.measurement import Measurement
 from ..ir.roofline import roofline_us
-from ..ir.squeeze_excite import products
+from ..ir.squeeze_excite import squeeze_and_excite
 from ..ir.workload import Workload
 from . import native
 
@@ -68,8 +68,8 @@ def _library_us(device: Device, *workloads: Workload) -> float:
 
 def _least_of_block(workload: Workload, device: Device) -> float:
     """The least estimate for a squeeze-and-excitation block, by what it replaces: TVM's kernel for
-    the mean, one for the first product, and one for the second product and the image times it."""
-    squeeze, excite = products(workload)
+    the mean, one for the first GEMM, and one for the second GEMM and the image times it."""
+    squeeze, excite = squeeze_and_excite(workload)
     image = workload.pixels * workload.c * DTYPE_BYTES[workload.dtype]
     gates_us = native.gates_us(excite, workload.h * workload.w)
     scaling_us = native.moving_us(workload.bytes_moved, device)
@@ -86,7 +86,7 @@ def _steps(workload: Workload) -> float:
     if workload.bottleneck is not None:
         return sum(map(_steps, parts(workload)))
     if workload.squeeze_excite is not None:
-        return sum(map(_steps, products(workload)))
+        return sum(map(_steps, squeeze_and_excite(workload)))
     before = workload.expansion.channels if workload.expansion is not None else 0
     channels = workload.k if workload.op == "dgrad" else workload.c
     return (before + workload.taps * channels / workload.groups) / _STEP

@@ -10,12 +10,10 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..ir.measurement import Measurement
-
-if TYPE_CHECKING:
-    from ..records.record import HostSample, Record
+from ..records.record import HostSample, Record
 
 #: Of fewer records of a kind each keeps its own host times.
 FEWEST = 8

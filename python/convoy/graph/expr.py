@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ..errors import DynamicShape
+from ..ir.dtypes import numpy_dtype as numpy_dtype
 from ..threads import in_threads
 
 #: An attribute with one integer or several: Python's, or TVM's.
@@ -38,7 +39,7 @@ def is_tensor(expr: relax.Expr) -> bool:
 
 
 def have_same_type(one: relax.Expr, other: relax.Expr) -> bool:
-    """Whether two expressions have equal types."""
+    """Return whether two expressions have equal types."""
     if isinstance(one, relax.Tuple) and isinstance(other, relax.Tuple):
         return len(one) == len(other) and all(map(have_same_type, one.fields, other.fields))
     return one.same_as(other) or tvm_ffi.structural_equal(one.ty, other.ty)
@@ -138,15 +139,6 @@ def _view(tensor: tvm.runtime.Tensor) -> np.ndarray | None:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError):
         return None
-
-
-def numpy_dtype(dtype: str) -> np.dtype:
-    """numpy's dtype of a Relax dtype name, bfloat16 included."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype)
 
 
 def attr_fields(attrs: tvm.ir.Attrs | None) -> dict[str, Any]:

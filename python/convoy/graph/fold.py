@@ -101,7 +101,7 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
     if name in _ELEMENTWISE:
         if len(tensors) != len(args):
             return None
-        if name in _OF_FLOATS and np.dtype(numpy_dtype(dtype_of(call))).kind in "iu":
+        if name in _OF_FLOATS and numpy_dtype(dtype_of(call)).kind in "iu":
             return None
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
     elif name in _STATISTICS:

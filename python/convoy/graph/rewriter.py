@@ -100,8 +100,8 @@ def _uses(bindings: Sequence[relax.Binding], func: relax.Function) -> Counter[re
 def _is_canonical(
     mod: tvm.IRModule, bindings: Sequence[relax.Binding], uses: Counter[relax.Var]
 ) -> bool:
-    """Whether the entry function is one dataflow block, its values and all kernels are used, and
-    none is an alias: nothing for the passes behind a walk."""
+    """Return whether the entry function is one dataflow block, its values and all kernels are used,
+    and none is an alias: nothing for the passes behind a walk."""
     plain = len(main_function(mod)[1].body.blocks) == 1 and all(
         isinstance(binding, relax.VarBinding)
         and isinstance(binding.value, (relax.Call, relax.TupleGetItem))
@@ -150,8 +150,8 @@ class Rewriter:
         return None
 
     def takes(self, value: relax.Expr) -> bool:
-        """Whether :meth:`rewrite` receives a value of the old function. With ``ops``, a module
-        without any such value is returned unchanged."""
+        """Return whether :meth:`rewrite` receives a value of the old function. With ``ops``, a
+        module without any such value is returned unchanged."""
         name = op_name(value)
         return bool(name) and (self.ops is None or name in self.ops)
 
@@ -246,9 +246,9 @@ class Rewriter:
         return expr
 
     def _changes_nothing(self, mod: tvm.IRModule, bindings: Sequence[relax.Binding]) -> bool:
-        """Whether the function would be rebuilt as it is. Most passes find nothing to do in most
-        networks, which a copy of the rewriter sees in a fraction of the time: it walks the function
-        until something is to be emitted."""
+        """Return whether the function would be rebuilt as it is. Most passes find nothing to do in
+        most networks, which a copy of the rewriter sees in a fraction of the time: it walks the
+        function until something is to be emitted."""
         own = type(self)
         walk = ("emit", "rename", "finish_output")
         inherits = all(getattr(own, name) is getattr(Rewriter, name) for name in walk)

@@ -53,7 +53,7 @@ def cut(whole: relax.Expr, begin: int, channels: int) -> relax.Call:
 
 
 def is_layout(symbol: str) -> bool:
-    """Whether an external function is one of these, which is never called."""
+    """Return whether an external function is one of these, which is never called."""
     return symbol == JOIN or symbol.startswith(_CUT)
 
 

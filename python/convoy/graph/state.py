@@ -71,7 +71,7 @@ class _Calls:
         return [self._origin(field) for field in fields]
 
     def may_replace(self, result: relax.Var, param: relax.Var) -> bool:
-        """Whether ``result`` may use the memory of ``param``."""
+        """Return whether ``result`` may use the memory of ``param``."""
         if result not in self._allocated or not self._touching[result]:
             return False
         if not tvm_ffi.structural_equal(result.ty, param.ty):

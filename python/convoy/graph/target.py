@@ -6,6 +6,6 @@ import tvm
 
 
 def on_gpu() -> bool:
-    """Whether the current target is CUDA."""
+    """Return whether the current target is CUDA."""
     target = tvm.target.Target.current(allow_none=True)
     return target is not None and target.kind.name == "cuda"

@@ -1,5 +1,12 @@
 """Element types of operands, and precisions of networks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
 #: Floats of 16 bits.
 HALF_DTYPES = ("float16", "bfloat16")
 FLOAT_DTYPES = ("float32", *HALF_DTYPES)
@@ -7,6 +14,17 @@ FLOAT_DTYPES = ("float32", *HALF_DTYPES)
 PRECISIONS = ("float32", "tf32_conv", "tf32", *HALF_DTYPES)
 #: Bytes of an element.
 DTYPE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int8": 1, "int32": 4}
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """Return numpy's dtype of a dtype's name; bfloat16 is that of ml_dtypes."""
+    import numpy as np
+
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def accumulator(dtype: str) -> str:

@@ -54,8 +54,8 @@ def device_us(measurement: Measurement) -> float:
 
 
 def starts_successor_early(measurement: Measurement) -> bool:
-    """Whether a kernel lets its successor start before it has ended. Exactly the kernels with a
-    time as a link do."""
+    """Return whether a kernel lets its successor start before it has ended. Exactly the kernels
+    with a time as a link do."""
     return measurement.chained_us is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from dataclasses import dataclass
 
 from ..errors import CorruptArtefact, InvalidOption, InvalidWorkload
@@ -49,6 +50,12 @@ class Choice:
     def label(self) -> str:
         """The layer, or the workload's label if the layer is unknown."""
         return self.layer or self.workload.label
+
+    def kept(self) -> tuple[Offer, ...]:
+        """Return the measured offers that it keeps beside the chosen one, some of them twice."""
+        runner_up = (self.runner_up,) if self.runner_up else ()
+        offers = (*self.best_by_backend, *runner_up, *self.near)
+        return tuple(offer for offer in offers if offer.measurement.ok)
 
     def margin(self, objective: str) -> float | None:
         """Return the runner-up's cost relative to the selected one's; None if unmeasured."""
@@ -131,11 +138,7 @@ class Plan:
 
     def backends(self) -> dict[str, int]:
         """Return the number of subgraphs of each backend."""
-        counts: dict[str, int] = {}
-        for choice in self.choices:
-            name = choice.chosen.candidate.backend
-            counts[name] = counts.get(name, 0) + 1
-        return dict(sorted(counts.items()))
+        return dict(sorted(Counter(c.chosen.candidate.backend for c in self.choices).items()))
 
     def differences(self, other: Plan) -> list[tuple[Choice, Choice]]:
         """Return the subgraphs for which a plan of the same network selects another backend."""

@@ -89,6 +89,11 @@ class Event:
     record: int
     wait: int
 
+    @property
+    def is_inner(self) -> bool:
+        """Whether it is between two ops: neither the fork nor the join."""
+        return ORIGIN not in (self.record, self.wait)
+
 
 @dataclass(frozen=True)
 class Buffer:

@@ -1,4 +1,4 @@
-"""The products that one kernel computes together with the image whose channels they scale."""
+"""The two GEMMs that one kernel computes together with the image whose channels they scale."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class SqueezeExcite:
     """Fields of a ``squeeze_excite`` workload beside those of its image.
 
-    channels          results of the first product, of the means of an image's channels
+    channels          results of the first GEMM, of the means of an image's channels
     squeeze_epilogue  of that: its bias and activation
-    gate_epilogue     of the second product, whose results are the gates of the channels
+    gate_epilogue     of the second GEMM, whose results are the gates of the channels
     """
 
     channels: int
@@ -57,7 +57,7 @@ _FIELDS: dict[str, checks.Check] = {
 
 
 def block_of(workload: Workload) -> SqueezeExcite:
-    """Return the products of a workload that has them."""
+    """Return the block of a workload that has one."""
     assert workload.squeeze_excite is not None, workload.key
     return workload.squeeze_excite
 
@@ -67,8 +67,8 @@ def image_of(workload: Workload) -> Workload:
     return dataclasses.replace(workload, op="fprop", squeeze_excite=None)
 
 
-def products(workload: Workload) -> tuple[Workload, Workload]:
-    """Return the two products of a block, each as a workload of its own."""
+def squeeze_and_excite(workload: Workload) -> tuple[Workload, Workload]:
+    """Return the two GEMMs of a block, each as a workload of its own."""
     block = block_of(workload)
     squeeze = dataclasses.replace(
         image_of(workload), h=1, w=1, k=block.channels, epilogue=block.squeeze_epilogue

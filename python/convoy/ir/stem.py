@@ -1,5 +1,5 @@
-"""What one kernel computes with the first convolution of a network: its input as the network is
-given it, and the max-pool behind it."""
+"""The first convolution of a network as one kernel computes it: with the conversion of the
+network's input and the max-pool behind it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Stem:
         return ".".join(parts)
 
     def fits(self, p: int, q: int) -> bool:
-        """Whether each window has a pixel of so many rows and columns."""
+        """Return whether each window has a pixel of so many rows and columns."""
         axes = zip((p, q), self.pooled(p, q), self.window, self.stride, self.padding, strict=False)
         return not self.pools or all(
             results >= 1 and before < window and (results - 1) * stride - before < sums

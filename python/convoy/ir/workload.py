@@ -47,9 +47,9 @@ class Workload:
     ``bottleneck`` describes: ``y`` is the result of the second, ``z`` of the third, which reads
     ``y``. The first one's is the tensor ``(n, p, q, k)``, rounded to ``dtype`` as the others are.
 
-    ``squeeze_excite`` is an image times gates of its channels, which are two products with the
+    ``squeeze_excite`` is an image times gates of its channels, which are two GEMMs with the
     means of these: ``y = activation(x * gates + residual)``. ``squeeze_excite`` describes the
-    products; the means and the results of both are rounded to ``dtype``.
+    GEMMs; the means and the results of both are rounded to ``dtype``.
 
     Operands in call order, outputs last:
 
@@ -128,7 +128,7 @@ class Workload:
 
     @property
     def is_back_to_back(self) -> bool:
-        """Whether it is several convolutions or products, each of which reads the result of the one
+        """Whether it is several convolutions or GEMMs, each of which reads the result of the one
         before: an alternative to a kernel for each."""
         fields = (self.expansion, self.bottleneck, self.squeeze_excite)
         return any(field is not None for field in fields)

@@ -118,9 +118,18 @@ def _check_op(w: Workload) -> None:
         )
 
 
+def _is_of_floats(w: Workload) -> bool:
+    return w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
+
+
+def _is_simple(epilogue: Epilogue) -> bool:
+    """Return whether an epilogue is a bias and an activation at most."""
+    return not (epilogue.residual or epilogue.affine_relu)
+
+
 def _check_stem(w: Workload, stem: Stem) -> None:
-    second = w.epilogue.residual or w.epilogue.affine_relu
-    if w.groups > 1 or stem.channels > w.c or second or w.dtype not in FLOAT_DTYPES:
+    is_simple = w.dtype in FLOAT_DTYPES and _is_simple(w.epilogue)
+    if w.groups > 1 or stem.channels > w.c or not is_simple:
         raise InvalidWorkload(
             f"a stem with {stem.channels} of {w.c} channels, {w.groups} groups, epilogue "
             f"{w.epilogue.name!r}, {w.dtype}",
@@ -136,9 +145,7 @@ def _check_stem(w: Workload, stem: Stem) -> None:
 
 
 def _check_expansion(w: Workload, expansion: Expansion) -> None:
-    second = w.epilogue.residual or w.epilogue.affine_relu
-    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
-    if not (w.is_depthwise and w.k == w.c and typed) or second:
+    if not (w.is_depthwise and w.k == w.c and _is_of_floats(w) and _is_simple(w.epilogue)):
         raise InvalidWorkload(
             f"an expansion of {expansion.channels} channels before {w.c}→{w.k} channels in "
             f"{w.groups} groups, epilogue {w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
@@ -148,9 +155,7 @@ def _check_expansion(w: Workload, expansion: Expansion) -> None:
 
 
 def _check_bottleneck(w: Workload, bottleneck: Bottleneck) -> None:
-    second = w.epilogue.residual or w.epilogue.affine_relu
-    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
-    if w.groups > 1 or w.stride != (1, 1) or second or not typed:
+    if w.groups > 1 or w.stride != (1, 1) or not (_is_of_floats(w) and _is_simple(w.epilogue)):
         raise InvalidWorkload(
             f"a bottleneck {bottleneck.name} behind a convolution in {w.groups} groups, stride "
             f"{w.stride}, epilogue {w.epilogue.name!r}, {w.dtype} to {w.out_dtype}",
@@ -162,9 +167,8 @@ def _check_bottleneck(w: Workload, bottleneck: Bottleneck) -> None:
 def _check_squeeze_excite(w: Workload, block: SqueezeExcite) -> None:
     image = (w.k, w.r, w.s, *w.stride, *w.dilation, w.groups, *w.padding)
     plain = image == (w.c, *(1,) * 7, *(0,) * 4)
-    typed = w.dtype == w.out_dtype and w.dtype in FLOAT_DTYPES
     others = w.epilogue.bias or w.epilogue.affine_relu or w.epilogue.residual_last
-    if not plain or not typed or others:
+    if not plain or not _is_of_floats(w) or others:
         raise InvalidWorkload(
             f"a squeeze-and-excitation block {block.name} of {w.c}→{w.k} channels, a filter of "
             f"{w.r}x{w.s}, {w.groups} groups, stride {w.stride}, padding {w.padding}, epilogue "

@@ -36,7 +36,7 @@ def decode(stored: Array, dtype: str) -> Array:
 
 
 def any_nan(stored: Array, dtype: str) -> bool:
-    """Whether a NaN is among stored values: by their bits, ten times as fast as by value."""
+    """Return whether a NaN is among stored values: by their bits, ten times as fast as by value."""
     if stored.dtype.kind == "i":
         return False
     bits = stored.reshape(-1).view({2: np.uint16, 4: np.uint32}[stored.itemsize])

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from ..ir.device import Device
+from ..runtime.library import cuda_version_text
 
 # CUdevice_attribute numbers of cuda.h
 _SM_COUNT, _MAJOR, _MINOR, _L2_BYTES, _SHARED_OPTIN = 16, 75, 76, 38, 97
@@ -71,7 +72,7 @@ def cuda_driver_version() -> str:
     version = ctypes.c_int()
     if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)) != 0:
         return ""
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return cuda_version_text(version.value)
 
 
 def driver_version() -> str:

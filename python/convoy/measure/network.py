@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..ir.dtypes import numpy_dtype
 from ..runtime.library import function
 from ..runtime.timing import Clock, time_bursts
 from .gpu_lock import gpu_lock
@@ -118,9 +119,9 @@ def calls(
     return sample
 
 
-def session_bursts(session: Session, runs: int | None = None) -> Sampler:
-    """Sample runs of a session, ``runs`` of them enqueued back to back (default: BURST_US long)."""
-    number = runs or runs_per_burst(min(session.time(repeat=2, number=2)) * 1e3)
+def session_bursts(session: Session) -> Sampler:
+    """Sample runs of a session, enqueued back to back in bursts of BURST_US."""
+    number = runs_per_burst(min(session.time(repeat=2, number=2)) * 1e3)
 
     def sample(count: int) -> Iterable[float]:
         return [1e3 * ms for ms in session.time(count, number)]
@@ -128,25 +129,20 @@ def session_bursts(session: Session, runs: int | None = None) -> Sampler:
     return sample
 
 
-def bursts(
-    run: Callable[[], object],
-    synchronize: Callable[[], object],
-    runs: int,
-    clock: Clock = time.perf_counter,
-) -> Sampler:
+def bursts(run: Callable[[], object], synchronize: Callable[[], object], runs: int) -> Sampler:
     """Sample runs enqueued by ``run``, ``runs`` of them back to back; 1 makes each synchronized."""
 
     def sample(count: int) -> list[float]:
         run()  # another network may have run before
         synchronize()
-        return time_bursts(run, synchronize, count, runs, clock)
+        return time_bursts(run, synchronize, count, runs)
 
     return sample
 
 
-def runs_per_burst(rough_us: float, burst_us: float = BURST_US) -> int:
-    """Runs of about ``rough_us`` that fill a burst."""
-    return max(1, min(MOST_RUNS, int(burst_us / rough_us)))
+def runs_per_burst(rough_us: float) -> int:
+    """Runs of about ``rough_us`` that fill a burst of BURST_US."""
+    return max(1, min(MOST_RUNS, int(BURST_US / rough_us)))
 
 
 def synchronized(session: Session, clock: Clock = time.perf_counter) -> Sampler:
@@ -169,28 +165,25 @@ def synchronized(session: Session, clock: Clock = time.perf_counter) -> Sampler:
     return sample
 
 
-def fill_inputs(session: Session, seed: int = 0) -> None:
+def fill_inputs(session: Session) -> None:
     """Set all inputs of a session to random numbers: zeros take less power, and so run at another
     clock."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for name, shape, dtype in session.input_info:
         session.set_input(name, _random(rng, shape, dtype))
 
 
 def random_tensors(
-    infos: Iterable[tuple[Sequence[int], str]], device: int = 0, seed: int = 0
+    infos: Iterable[tuple[Sequence[int], str]], device: int = 0
 ) -> list[tvm.runtime.Tensor]:
     """Device tensors of random numbers for (shape, dtype) pairs."""
     import tvm
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return [tvm.runtime.tensor(_random(rng, s, d), tvm.cuda(device)) for s, d in infos]
 
 
 def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
     """Uniform from -1 to 1; zeros for integers, which may be indices."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return rng.uniform(-1, 1, shape).astype(ml_dtypes.bfloat16)
-    return (rng.uniform(-1, 1, shape) if "float" in dtype else np.zeros(shape)).astype(dtype)
+    values = rng.uniform(-1, 1, shape) if "float" in dtype else np.zeros(shape)
+    return values.astype(numpy_dtype(dtype))

@@ -64,11 +64,11 @@ def sample(
     if workload.is_batched:
         return [Sample("y", *batched.sample(workload, operands, rng, SAMPLES))]
     if workload.op == "dgrad":
-        return [_sample_dgrad(workload, operands, rng)]
+        return _sample_each(workload, operands, {"dx": dgrad}, rng)
     if workload.op == "wgrad":
         return [_sample_wgrad(workload, operands, rng)]
     if workload.bottleneck is not None:
-        return _sample_bottleneck(workload, operands, rng)
+        return _sample_each(workload, operands, bottlenecks.RESULTS, rng)
     if workload.squeeze_excite is not None:
         operands = squeeze_excite.with_gates(workload, operands)
     return _sample_fprop(workload, operands, rng)
@@ -176,19 +176,23 @@ def _sample_fprop(
     ]
 
 
-def _sample_bottleneck(
-    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
+def _sample_each(
+    workload: Workload,
+    operands: Mapping[str, Operand],
+    results: Mapping[str, Callable[..., Array]],
+    rng: np.random.Generator,
 ) -> list[Sample]:
+    """Sample outputs of different shapes, each by the function of its name in ``results``."""
     found = []
     for name, shape, _ in workload.operand_shapes()[-workload.num_outputs :]:
-        compute = functools.partial(bottlenecks.RESULTS[name], workload, operands)
-        starts, (values,) = _sample_pixels(_volume(shape), _listed(compute), rng)
+        compute = functools.partial(_listed, results[name], workload, operands)
+        starts, (values,) = _sample_pixels(_volume(shape), compute, rng)
         found.append(Sample(name, starts, values))
     return found
 
 
-def _listed(compute: Callable[[Pixels, Array], Array]) -> Callable[[Pixels, Array], list[Array]]:
-    return lambda at, k: [compute(at, k)]
+def _listed(compute: Callable[..., Array], *arguments: object) -> list[Array]:
+    return [compute(*arguments)]
 
 
 def _sample_pixels(
@@ -210,15 +214,6 @@ def _sample_pixels(
         values.append(compute(at, k))
     columns = zip(*values, strict=True)
     return np.concatenate(starts), [np.concatenate(parts) for parts in columns]
-
-
-def _sample_dgrad(
-    workload: Workload, operands: Mapping[str, Operand], rng: np.random.Generator
-) -> Sample:
-    name, shape, _ = workload.operand_shapes()[-1]
-    compute = functools.partial(dgrad, workload, operands)
-    starts, (values,) = _sample_pixels(_volume(shape), _listed(compute), rng)
-    return Sample(name, starts, values)
 
 
 def _sample_wgrad(

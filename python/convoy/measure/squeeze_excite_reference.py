@@ -1,5 +1,5 @@
 """Squeeze-and-excitation blocks at given places of their result, in float64; the means, and the
-results of both products, are rounded to the dtype."""
+results of both GEMMs, are rounded to the dtype."""
 
 from __future__ import annotations
 

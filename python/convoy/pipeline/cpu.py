@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import tvm
 
+from ..graph.bind import Params
 from ..lower.describe import describe
 from ..lower.executable import lower_together
 from ..normalize.normal_form import normalize
@@ -15,9 +15,6 @@ from ..partition.rewrite import rewrite
 from ..runtime import create_module
 from ..runtime.compiled import CompiledModule
 from .executable import function_names, together
-
-if TYPE_CHECKING:
-    from ..graph.bind import Params
 
 
 def build_for_cpu(

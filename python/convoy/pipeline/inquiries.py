@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import tvm
 
 from ..backends.base import Backend
+from ..graph.bind import Params
 from ..ir.defaults import BACKENDS
 from ..ir.device import Device
 from ..ir.schedule import Schedule
@@ -20,11 +20,8 @@ from ..placement.placement import Placement
 from ..runtime import present_device
 from ..streams.schedule import check_streams, schedule
 from ..threads import one_at_a_time
-from .lowering import calls_of
+from .lowering import lower_to_calls
 from .options import SEARCH, find_backends
-
-if TYPE_CHECKING:
-    from ..graph.bind import Params
 
 
 def workloads_of(
@@ -61,5 +58,5 @@ def predict_schedule(placement: Placement, streams: int | str = "auto") -> Sched
     """
     streams = check_streams(streams)
     plan = placement.plan
-    _, program = calls_of(placement, cuda_target(plan.device))
+    _, program = lower_to_calls(placement, cuda_target(plan.device))
     return schedule(program, plan, streams, compiled=False).schedule

@@ -26,7 +26,7 @@ from ..runtime import create_module
 _log = logging.getLogger("convoy")
 
 
-def calls_of(
+def lower_to_calls(
     placement: Placement,
     target: str | tvm.target.Target,
     backends: Mapping[str, Backend] | None = None,
@@ -64,7 +64,7 @@ def lower(
 ) -> Lowered:
     """Lower to calls of kernels and of external functions, which are built here, once."""
     plan, named = placement.plan, {backend.name: backend for backend in backends}
-    mod, lowered = calls_of(placement, target, named, in_place)
+    mod, lowered = lower_to_calls(placement, target, named, in_place)
     strides = by_operand(plan, row_strides(main_function(mod)[1]))
     workloads = {symbol: choice.workload for symbol, choice in plan.functions().items()}
     constant_weights = with_constant_weights(mod, workloads)

@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 
@@ -19,6 +19,7 @@ from ..build_options import check_options, check_records
 from ..cost.model import CostModel
 from ..cost.price import price
 from ..cost.sources import cost_model
+from ..graph.bind import Params
 from ..graph.rewriter import main_function
 from ..ir.defaults import BACKENDS, BUDGET_S
 from ..ir.device import Device
@@ -41,9 +42,6 @@ from .cpu import build_for_cpu
 from .executable import compile_placement, compile_placements
 from .options import SEARCH, default_precision, find_backends, may_measure
 from .rescheduled import repeat_warnings
-
-if TYPE_CHECKING:
-    from ..graph.bind import Params
 
 
 @one_at_a_time

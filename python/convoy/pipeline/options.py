@@ -50,7 +50,7 @@ def _say_once(text: str) -> None:
 def may_measure(
     costs: str | CostModel | None, device: Device, measure: bool | None, present: Device | None
 ) -> bool:
-    """Whether candidates are measured, on the GPU that is ``present``.
+    """Return whether candidates are measured, on the GPU that is ``present``.
 
     Raises NoGpu if that is asked for and there is none.
     """

@@ -30,7 +30,7 @@ class ChannelGates:
                 self._readers.setdefault(name, []).append(op)
 
     def of(self, product: Subgraph) -> tuple[tuple[str, ...], float] | None:
-        """The operations of the kernel that scales an image by what is computed of a product, and
+        """The operations of the kernel that scales an image by what is computed of a GEMM, and
         its time; None where nothing does, or where a kernel should not do both."""
         if (
             not self._values
@@ -73,7 +73,7 @@ class ChannelGates:
 
 
 def _scales(call: relax.Expr, name: str) -> bool:
-    """Whether a call multiplies the channels of images by values of this name."""
+    """Return whether a call multiplies the channels of images by values of this name."""
     if op_name(call) != "relax.multiply":
         return False
     images, *_, channels = shape = shape_of(call)

@@ -99,18 +99,11 @@ def least_us(ops: Sequence[Op], plan: Plan) -> float:
     def shortest(op: Op) -> float:
         known = op.duration_us if op.chained_us is None else min(op.duration_us, op.chained_us)
         choice = choices.get(op.symbol)
-        others = [] if choice is None else [offer.measurement for offer in _others(choice)]
+        others = [] if choice is None else [offer.measurement for offer in choice.kept()]
         return min([known, *(device_us(m) - saved_us(m) for m in others)])
 
     parallel = Dependences([op.depends for op in ops])
     return max(parallel.bottom_levels([shortest(op) for op in ops]), default=0.0)
-
-
-def _others(choice: Choice) -> list[Offer]:
-    """The offers that a choice keeps beside the chosen one and that ran."""
-    runner_up = [choice.runner_up] if choice.runner_up else []
-    kept = (*choice.best_by_backend, *runner_up, *choice.near)
-    return [offer for offer in kept if offer.measurement.ok]
 
 
 def _exchanged(choices: Sequence[Choice], exchange: Exchange) -> tuple[Choice, ...]:
@@ -153,7 +146,7 @@ def alternatives(op: Op, choice: Choice, device: Device) -> list[Alternative]:
     limit = NEAR * (choice.chosen.measurement.kernel_us or 0.0)
     others = {
         offer.candidate.key: offer
-        for offer in _others(choice)
+        for offer in choice.kept()
         if (offer.measurement.kernel_us or 0.0) <= limit
     }
     others.pop(choice.chosen.candidate.key, None)

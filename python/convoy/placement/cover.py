@@ -8,6 +8,7 @@ subgraphs have no cyclic dependences. The cost of a cover is the objective's for
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,11 +78,7 @@ class Cover:
 
     def backends(self) -> dict[str, int]:
         """Return the number of subgraphs of each backend."""
-        counts: dict[str, int] = {}
-        for _, offer in self.launches:
-            name = offer.candidate.backend
-            counts[name] = counts.get(name, 0) + 1
-        return dict(sorted(counts.items()))
+        return dict(sorted(Counter(o.candidate.backend for _, o in self.launches).items()))
 
 
 def find_cover(

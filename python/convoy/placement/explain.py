@@ -21,6 +21,7 @@ COLUMNS = ("operation", "share", "us", "backend", "kernel")
 #: Operations that a table shows unless all are asked for.
 MOST = 20
 WIDTH = 80
+#: Characters of a name and of a kernel in a table.
 OPERATION, _KERNEL = 24, 27
 
 
@@ -139,12 +140,20 @@ def _line(
 
 
 def _row(line: _Line, total: float) -> list[str]:
+    share = line.us / total if line.us is not None and total else None
+    return row(line.label, share, line.us, line.backend, line.kernel)
+
+
+def row(
+    operation: str, share: float | None, us: float | None, backend: str, kernel: str
+) -> list[str]:
+    """Format a row of :data:`COLUMNS`; ``share`` of the total is from 0 to 1."""
     return [
-        ending(line.label, OPERATION),
-        f"{100 * line.us / total:.1f}%" if line.us is not None and total else "-",
-        number(line.us),
-        line.backend,
-        beginning(line.kernel, _KERNEL) or "-",
+        ending(operation, OPERATION),
+        f"{100 * share:.1f}%" if share is not None else "-",
+        number(us),
+        backend,
+        (kernel if len(kernel) <= _KERNEL else kernel[: _KERNEL - 1] + "…") or "-",
     ]
 
 
@@ -156,11 +165,6 @@ def ending(text: str, width: int) -> str:
     while cell_len(kept) >= width:  # some characters are as wide as two
         kept = kept[1:]
     return "…" + kept
-
-
-def beginning(text: str, width: int) -> str:
-    """The first characters of a text."""
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def number(value: float | None) -> str:
@@ -182,7 +186,7 @@ def summary(plan: Plan, schedule: Schedule | None = None) -> str:
         lines.append(f"kernels {plan.total_us('graph'):.0f} us")
         others = (plan.total_us(name) for name in ("stream", "sync"))
     lines.append("asynchronous {:.0f} us, synchronized {:.0f} us".format(*others))
-    if without := [c.label for c in plan.choices if not c.chosen.measurement.ok]:
+    if without := [choice.label for choice in plan.untimed()]:
         names = ", ".join(ending(label, OPERATION) for label in without[:4])
         names += ", ..." if len(without) > 4 else ""
         lines.append(f"without a timing: {len(without)} of {len(plan.choices)} ({names})")

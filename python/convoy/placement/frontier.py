@@ -138,7 +138,7 @@ class Search:
             yield step.linked, (early, (wanted | anchor) & ~move.mask)
 
     def _read_later(self, early: int, covered: int) -> int:
-        """Those of the operations that a move to come may count on."""
+        """Return the operations that a move to come may count on."""
         kept = 0
         for op in bits(early):
             if any(not mask & covered for mask in self.problem.links_at[op]):

@@ -42,8 +42,7 @@ def prefer_in_place(placement: Placement, backends: Mapping[str, Backend]) -> Pl
 def _exchanged(placement: Placement, backends: Mapping[str, Backend]) -> Placement:
     plan = placement.plan
     moves = bool(calls_of(placement.module, _MOVES))
-    known = all(choice.chosen.measurement.ok for choice in plan.choices)
-    if plan.objective != "graph" or not moves or not known:
+    if plan.objective != "graph" or not moves or plan.untimed():
         return placement
     found = _Exchanges(placement, backends).best()
     if not found:
@@ -75,10 +74,8 @@ class _Exchanges:
     def _consider(
         self, symbol: str, choice: Choice, plan: Plan, backends: Mapping[str, Backend]
     ) -> None:
-        kept = (*choice.best_by_backend, choice.runner_up, *choice.near)
-        offers = [offer for offer in kept if offer is not None and offer.measurement.ok]
         own_us, _ = own_cost(choice.chosen.measurement, plan.objective, choice.linked)
-        for offer in sorted(offers, key=lambda offer: device_us(offer.measurement)):
+        for offer in sorted(choice.kept(), key=lambda offer: device_us(offer.measurement)):
             backend = backends.get(offer.candidate.backend)
             places = operands_of(choice.workload, offer.candidate, plan.device, backend)
             if places:

@@ -27,10 +27,11 @@ def priced(graph: MatchGraph, offers: Mapping[Workload, Offers]) -> MatchGraph:
     """The graph with those subgraphs that have an offer, and TVM's kernels for all operations.
 
     A root that no candidate can run gets a kernel of TVM that is free, because there is no choice;
-    an optional one, or a product of a few rows, gets one for what it costs TVM; a product for each
-    image, of which gates of channels are computed, one that applies them too. An operation that
-    no subgraph covers costs what moving its bytes takes. A split subgraph is charged for the copies
-    that cut its result apart, except of parts that are gathered, which their reader copies anyway.
+    an optional one, or a GEMM of a few rows, gets one for what it costs TVM; a matrix-vector
+    product for each image, of which gates of channels are computed, one that applies them too. An
+    operation that no subgraph covers costs what moving its bytes takes. A split subgraph is charged
+    for the copies that cut its result apart, except of parts that are gathered, which their reader
+    copies anyway.
     """
     found: list[Subgraph] = []
     offloaded = _with_alternatives(graph, offers)

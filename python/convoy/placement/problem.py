@@ -76,12 +76,12 @@ class Step:
 
     @property
     def linked(self) -> Cost:
-        """Its cost as a link of a chain."""
+        """The cost as a link of a chain."""
         return (self.cost[0] - self.saving, *self.cost[1:])
 
     def beats(self, other: Step) -> bool:
-        """Whether it is as good as another one in any cover, and better in some way or preferred
-        where costs are equal."""
+        """Return whether it is as good as another one in any cover, and better in some way or
+        preferred where costs are equal."""
         if other.early and not self.early:
             return False
         for own, others in ((self.cost, other.cost), (self.linked, other.linked)):

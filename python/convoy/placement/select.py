@@ -77,8 +77,7 @@ def select(
 def _order(placement: Placement) -> tuple[int, int, float]:
     """Cheapest first; costs outside the plan's total (TVM's kernels, unmeasured choices) are
     compared before it."""
-    unknown = sum(not choice.chosen.measurement.ok for choice in placement.plan.choices)
-    return len(placement.native), unknown, placement.total_us()
+    return len(placement.native), len(placement.plan.untimed()), placement.total_us()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +92,7 @@ class _Selector:
 
     def placed(self, graph: MatchGraph, search: str) -> Placement:
         plan = self._greedy(graph)
-        if search == "greedy" or not all(choice.chosen.measurement.ok for choice in plan.choices):
+        if search == "greedy" or plan.untimed():
             return placement_of(graph, plan)
         full = priced(graph, self.offers)
         return self._covered(graph, find_cover(full, self.objective, graph.backends))
@@ -123,8 +122,7 @@ class _Selector:
 
     def for_streams(self, placed: Placement) -> Placement:
         """The placement with kernels for several streams, where the number of streams is free."""
-        known = all(choice.chosen.measurement.ok for choice in placed.plan.choices)
-        if self.streams != "auto" or self.objective != "graph" or not known:
+        if self.streams != "auto" or self.objective != "graph" or placed.plan.untimed():
             return placed
         cover = placed.cover
         if cover is None:

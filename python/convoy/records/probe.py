@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.metadata
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import ConvoyError
 from ..runtime import library
+from ..wheels import version_of
 
 
 def processor() -> str:
@@ -48,26 +47,23 @@ def cudart_version() -> str:
             return ""
     except OSError:
         return ""
-    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return library.cuda_version_text(version.value)
 
 
-def opened_version(name: str, wheels: Iterable[str]) -> str:
+def opened_version(name: str, *wheels: str) -> str:
     """Version of the wheel if its library is used, otherwise as reported by the runtime."""
-    if not os.environ.get(f"CONVOY_{name.upper()}"):
-        for wheel in wheels:
-            if version := wheel_version(wheel):
-                return version
+    opens_wheel = not os.environ.get(f"CONVOY_{name.upper()}")
+    if opens_wheel and (version := wheel_version(*wheels)):
+        return version
     try:
         return library.version_text(int(library.function(f"{name}.version")()))
     except (ConvoyError, RuntimeError):
         return ""
 
 
-def wheel_version(distribution: str) -> str:
-    try:
-        return ".".join(importlib.metadata.version(distribution).split(".")[:3])
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def wheel_version(*distributions: str) -> str:
+    """Major, minor and patch version of the first wheel that is installed; empty if none is."""
+    return ".".join(version_of(*distributions).split(".")[:3])
 
 
 def convoy_version() -> str:

@@ -71,7 +71,7 @@ class Record:
         )
 
     def host_sample(self) -> HostSample | None:
-        """Its host times; None if one of them is missing or zero."""
+        """Return the host times; None if one of them is missing or zero."""
         times, environment = self.measurement, self.environment
         if not (times.ok and times.enqueue_us and times.e2e_us and times.kernel_us):
             return None

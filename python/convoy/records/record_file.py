@@ -6,7 +6,6 @@ import functools
 import gzip
 import io
 import os
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import filelock
 
+from ..atomic_file import replaced
 from ..errors import CacheUnwritable, CorruptRecords, InvalidOption
 from ..ir.workload import Workload
 from .lines import BadLine, Parser
@@ -235,11 +235,9 @@ def locked(path: Path) -> filelock.BaseFileLock:
 def replace(path: Path, records: Iterable[Record]) -> None:
     """Replace a file atomically; the caller holds the lock. Raises CacheUnwritable."""
     stated: set[str] = set()
-    temporary = ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as raw:
+        with replaced(path) as raw:
+            os.fchmod(raw.fileno(), 0o644)
             # mtime 0: the same records give the same bytes
             stream = gzip.GzipFile("", "wb", 9, raw, mtime=0) if path.suffix == ".gz" else raw
             for record in records:
@@ -251,11 +249,7 @@ def replace(path: Path, records: Iterable[Record]) -> None:
                 stream.close()
             raw.flush()
             os.fsync(raw.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except OSError as err:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise unwritable(path, err) from err
 
 

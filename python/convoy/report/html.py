@@ -7,7 +7,8 @@ page is whole but for zooming and the notes at the pointer.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from ..ir.schedule import Schedule
 from ..placement.explain import predicted_us
 from ..placement.explanation import Explanation
 from . import charts, layers, trace
-from .operations import explained, operations
+from .operations import operations, plan_explanation
 from .timeline import Timeline, predicted, sequential
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 STREAM_COLOURS = (
     "#3f6fa8", "#d2601a", "#228833", "#aa3377", "#8a7400", "#1f8fa3", "#8c3b4a", "#5f6b2d",
 )  # fmt: skip
-BACKEND_COLOURS = {
+_BACKEND_COLOURS = {
     "cudnn": "#0f7b6c",
     "cutlass": "#b5541c",
     "hopper": "#7b4fb5",
@@ -41,7 +42,7 @@ BACKEND_COLOURS = {
     "cublaslt": "#3d8b37",
     "tvm": "#7a8699",
 }
-OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#8c6d31", "#4a6fa5")
+_OTHER_COLOURS = ("#b04a78", "#5b7d1e", "#8c6d31", "#4a6fa5")
 MODES = {
     "graph": "graph: replayed as a CUDA graph",
     "stream": "stream: launched asynchronously",
@@ -126,7 +127,7 @@ def _context(report: Report) -> dict[str, object]:
 
     plan = report.plan
     schedule, lines = report.drawn, report.timelines
-    explanation = report.explanation or explained(plan)
+    explanation = report.explanation or plan_explanation(plan)
     line = lines[0]
     ends = [span.end_us for item in lines for span in item.spans]
     scale = max([item.makespan_us for item in lines] + ends)
@@ -153,7 +154,7 @@ def _context(report: Report) -> dict[str, object]:
         "native": report.native,
         "trace": json.dumps(trace.trace(lines, report.name)),
         "stream_colours": STREAM_COLOURS,
-        "backend_colours": _backend_colours(lines, explanation),
+        "backend_colours": backend_colours(_backends(lines, explanation)),
         "size": charts.size,
         "duration": charts.duration,
     }
@@ -179,26 +180,17 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
         remark = f"measured; one stream {charts.duration(trial.single_us)}"
         tiles.append(("several streams", charts.duration(trial.multi_us), remark))
     tiles.append(("streams", str(schedule.streams), f"{len(schedule.events)} events"))
-    tiles.append(
-        ("kernels", str(len(schedule.ops)), ", ".join(f"{k} {v}" for k, v in _kinds(line)))
-    )
+    counts = Counter(span.backend for span in line.spans).most_common()
+    remark = ", ".join(f"{backend} {count}" for backend, count in counts)
+    tiles.append(("kernels", str(len(schedule.ops)), remark))
     if memory.peak_bytes:
         remark = f"one stream {charts.size(memory.single_stream_bytes)}"
         tiles.append(("peak memory", charts.size(memory.peak_bytes), remark))
     return tiles
 
 
-def _kinds(line: Timeline) -> list[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for span in line.spans:
-        counts[span.backend] = counts.get(span.backend, 0) + 1
-    return sorted(counts.items(), key=lambda item: -item[1])
-
-
 def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
-    sources: dict[str, int] = {}
-    for op in schedule.ops:
-        sources[op.source] = sources.get(op.source, 0) + 1
+    sources = Counter(op.source for op in schedule.ops)
     times = ", ".join(f"{count} {name}" for name, count in sources.items())
     return {
         "objective": plan.objective,
@@ -207,12 +199,18 @@ def _facts(plan: Plan, schedule: Schedule) -> dict[str, str]:
     }
 
 
-def _backend_colours(lines: Sequence[Timeline], explanation: Explanation) -> dict[str, str]:
-    """Return a colour for each backend, those of other packages included."""
-    names = dict.fromkeys(span.backend for line in lines for span in line.spans)
+def _backends(lines: Sequence[Timeline], explanation: Explanation) -> Iterator[str]:
+    """Yield the backends that a page names, some of them repeatedly."""
+    for line in lines:
+        yield from (span.backend for span in line.spans)
     for op in explanation.ops:
-        names |= dict.fromkeys(offer.backend for offer in (op.winner, *op.losers))
-    found = dict(BACKEND_COLOURS)
+        yield from (offer.backend for offer in (op.winner, *op.losers))
+
+
+def backend_colours(names: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each backend, those of other packages included."""
+    found = dict(_BACKEND_COLOURS)
     for name in names:
-        found.setdefault(name, OTHER_COLOURS[len(found) % len(OTHER_COLOURS)])
+        if name not in found:
+            found[name] = _OTHER_COLOURS[len(found) % len(_OTHER_COLOURS)]
     return found

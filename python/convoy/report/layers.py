@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ def heaviest(layers: Sequence[Layer]) -> list[Layer]:
     """Layers with their shares, heaviest first."""
     total = sum(layer.us for layer in layers) or 1.0
     ordered = sorted(layers, key=lambda layer: -layer.us)
-    return [Layer(**{**vars(layer), "share": layer.us / total}) for layer in ordered]
+    return [dataclasses.replace(layer, share=layer.us / total) for layer in ordered]
 
 
 def of_timelines(lines: Sequence[Timeline]) -> list[Layer]:

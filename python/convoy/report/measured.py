@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import InvalidOption
 from ..ir.schedule import Schedule
-from ..ir.schedule_parts import ORIGIN
+from ..measure.gpu_lock import gpu_lock
+from ..measure.network import graph_replays, random_tensors, time_networks
+from ..progress import Progress
+from ..runtime import check_device
+from ..runtime.library import function
 from . import timeline
 from .timeline import Timeline
 
@@ -25,8 +29,6 @@ if TYPE_CHECKING:
     from tvm import relax
 
     from ..runtime.compiled import CompiledModule
-
-Progress = Callable[[str, int, int], None]
 
 _WARM_UP, _REPLAYS = 3, 15
 _SAMPLES, _BUDGET_US = 50, 0.5e6
@@ -43,10 +45,6 @@ def measure(
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    from ..measure.gpu_lock import gpu_lock
-    from ..measure.network import graph_replays, random_tensors, time_networks
-    from ..runtime import check_device
-
     schedule = compiled.schedule
     if schedule is None:
         raise InvalidOption("a measured timeline of a module without a schedule", "one for cuda")
@@ -55,9 +53,13 @@ def measure(
     inputs = random_tensors([(t.shape, t.dtype) for t in compiled.meta.inputs], device)
     replays = graph_replays(vm["main"], inputs, device, budget_us=_BUDGET_US)
     (whole,) = time_networks([replays], 1, _SAMPLES, lock=functools.partial(gpu_lock, device))
-
     ends = _ends(vm, schedule, inputs, device, progress)
-    return from_ends(schedule, ends, whole.median_us, compiled)
+    how = (
+        "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
+        f" undisturbed the run takes {whole.median_us:.1f} us"
+    )
+    times = in_order(schedule, ends)
+    return timeline.observed(schedule, times, whole.median_us, how, compiled.plan)
 
 
 def _ends(
@@ -69,8 +71,6 @@ def _ends(
 ) -> list[float]:
     """Return when each op ends, in microseconds from the start of a replay."""
     import tvm_ffi
-
-    from ..runtime.library import function
 
     mark, times = function("marks.create")(2, device)
     main, wanted = vm["main"], -1
@@ -118,25 +118,14 @@ class Calls:
         self._next += 1
 
 
-def from_ends(
-    schedule: Schedule, ends: Sequence[float], whole_us: float, compiled: CompiledModule
-) -> Timeline:
-    """Return the timeline of ops that ended at ``ends`` (microseconds, in the schedule's order). An
-    op is drawn from when it could start: the op before it on its stream and all that it waits for
-    have ended, so it ends no earlier than those. ``whole_us``: time of an undisturbed replay."""
-    how = (
-        "replayed as a CUDA graph, with one event at a time behind one kernel at a time;"
-        f" undisturbed the run takes {whole_us:.1f} us"
-    )
-    return timeline.observed(schedule, in_order(schedule, ends), whole_us, how, compiled.plan)
-
-
 def in_order(schedule: Schedule, ends: Sequence[float]) -> list[tuple[float, float]]:
-    """Start and duration of each op. Ends come from different graphs, each with its own noise, so
-    that an op may seem to end before one that it follows: it then takes no time."""
+    """Return start and duration of ops that ended at ``ends`` (microseconds, in the schedule's
+    order). An op starts when it could: the op before it on its stream and all that it waits for
+    have ended. Ends come from different graphs, each with its own noise, so that an op may seem to
+    end before one that it follows: it then takes no time."""
     waits: dict[int, list[int]] = {}
     for event in schedule.events:
-        if event.record != ORIGIN and event.wait != ORIGIN:
+        if event.is_inner:
             waits.setdefault(event.wait, []).append(event.record)
     times: list[tuple[float, float]] = []
     last: dict[int, int] = {}

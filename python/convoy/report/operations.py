@@ -64,7 +64,7 @@ def _operation(number: int, alike: Sequence[OpExplanation]) -> Operation:
     return Operation(number, len(alike), op, tuple(shown), len(hidden), worst, layers)
 
 
-def explained(plan: Plan) -> Explanation:
+def plan_explanation(plan: Plan) -> Explanation:
     """Return the explanation of a plan alone, as a compiled module carries it: rivals are the
     runner-up and the best of each backend, and other objectives choose among them."""
     # Only the selected candidate of each operation is known.
@@ -72,7 +72,7 @@ def explained(plan: Plan) -> Explanation:
     offers = {
         choice.workload: Offers(choice.workload, list(_shown(choice))) for choice in plan.choices
     }
-    known = bool(plan.choices) and all(choice.chosen.measurement.ok for choice in plan.choices)
+    known = bool(plan.choices) and not plan.untimed()
     others = {
         name: _under(plan, name)
         for name in objectives.OBJECTIVES

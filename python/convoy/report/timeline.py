@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..ir.kernel_words import NATIVE, kernel_words, readable
 from ..ir.plan import Choice, Plan
 from ..ir.schedule import Schedule
-from ..ir.schedule_parts import ORIGIN, Op
+from ..ir.schedule_parts import Op
 from ..placement.explain import shape_text
 
 
@@ -151,8 +151,4 @@ def _span(op: Op, choice: Choice | None) -> Span:
 
 
 def _waits(schedule: Schedule) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        (event.record, event.wait)
-        for event in schedule.events
-        if event.record != ORIGIN and event.wait != ORIGIN
-    )
+    return tuple((event.record, event.wait) for event in schedule.events if event.is_inner)

@@ -50,7 +50,7 @@ def _known(line: str) -> bool:
     return bool(_OUT_OF_MEMORY.search(line) or _LOST.search(line))
 
 
-def explained(method: Callable[P, R]) -> Callable[P, R]:
+def raises_faults(method: Callable[P, R]) -> Callable[P, R]:
     """Return a function that raises OutOfMemory and GpuLost for errors of CUDA."""
 
     @functools.wraps(method)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import errors
-from ..child_process import python_module
+from ..child_process import START_TIMEOUT_S, python_module
 from ..errors import ConvoyError, GpuLost
 from .values import host_value
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     import tvm
 
     from .values import Value
-
-#: Loading TVM and CUDA, on a busy machine.
-START_TIMEOUT_S = 180.0
 
 
 class IsolatedSession:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 import json
 import os
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors, paths
 from ..errors import ConvoyError, LibraryMissing
+from ..wheels import nvidia_file
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -36,19 +36,8 @@ _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
 
 
-def _in_wheels(*relative: str) -> str:
-    """Path of the first file that an ``nvidia-*`` wheel installed under one of these names."""
-    spec = importlib.util.find_spec("nvidia")
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    for name in relative:
-        for folder in folders:
-            if (path := Path(folder) / name).is_file():
-                return str(path)
-    return ""
-
-
 def _cudart() -> str:
-    return os.environ.get("CONVOY_CUDART") or _in_wheels("cu13/lib/libcudart.so.13")
+    return os.environ.get("CONVOY_CUDART") or nvidia_file("cu13/lib/libcudart.so.13")
 
 
 @functools.cache
@@ -57,7 +46,7 @@ def locations() -> dict[str, str]:
 
     An environment variable (CONVOY_CUDART, CONVOY_CUDNN, CONVOY_CUBLASLT) goes before a wheel.
     """
-    cudnn = os.environ.get("CONVOY_CUDNN") or _in_wheels("cudnn/lib/libcudnn.so.9")
+    cudnn = os.environ.get("CONVOY_CUDNN") or nvidia_file("cudnn/lib/libcudnn.so.9")
     return {
         "cudart": _cudart(),
         "cudnn": cudnn,
@@ -106,6 +95,11 @@ def load_tvm_backends() -> str:
 def version_text(number: int) -> str:
     """The version of cuDNN 9 or cuBLASLt from its number: ``9.19.1`` for 91901."""
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def cuda_version_text(number: int) -> str:
+    """The version of CUDA from its number: ``13.0`` for 13000."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def load_runtime() -> None:

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..errors import InvalidOption
 from ..ir.artifact import Meta
-from .faults import explained, raise_fault
+from ..ir.dtypes import numpy_dtype
+from .faults import raise_fault, raises_faults
 from .timing import time_bursts
-from .values import Value, as_array, numpy_dtype
+from .values import Value, as_array
 
 if TYPE_CHECKING:
     import tvm
@@ -48,7 +49,7 @@ class Session:
     #: Number of graphs that a session keeps; the least recently used one is dropped first.
     GRAPHS = 8
 
-    @explained
+    @raises_faults
     def __init__(
         self,
         module: tvm.runtime.Executable | tvm.runtime.Module,
@@ -67,7 +68,7 @@ class Session:
         self._inputs = [tvm.runtime.empty(t.shape, t.dtype, device) for t in meta.inputs]
         self._index = {t.name: i for i, t in enumerate(meta.inputs)}
         for buffer, info in zip(self._inputs, meta.inputs, strict=True):
-            buffer.copyfrom(np.zeros(info.shape, numpy_dtype(info)))
+            buffer.copyfrom(np.zeros(info.shape, numpy_dtype(info.dtype)))
         self._outputs: list[tvm.runtime.Tensor] = []
         self._warm = False
         self._graphs: OrderedDict[tuple[int, ...], Replay] = OrderedDict()
@@ -103,7 +104,7 @@ class Session:
         """Return the device buffer of an input."""
         return self._inputs[self._position(key)]
 
-    @explained
+    @raises_faults
     def set_input(self, key: str | int, value: Value) -> None:
         """Copy an array (numpy, or with ``.numpy()`` or ``__dlpack__``) into an input's buffer.
 
@@ -120,7 +121,7 @@ class Session:
             raise InvalidOption(
                 f"shape {tuple(array.shape)} for input {info.name!r}", f"{info.shape}"
             )
-        wanted = numpy_dtype(info)
+        wanted = numpy_dtype(info.dtype)
         if array.dtype != wanted and not np.can_cast(array.dtype, wanted, "safe"):
             raise InvalidOption(
                 f"{array.dtype} for input {info.name!r}", str(wanted), "Cast it before the call."
@@ -238,7 +239,7 @@ class Session:
             raise InvalidOption(f"output {index}", f"0 to {len(self._outputs) - 1}")
         return self._outputs[index]
 
-    @explained
+    @raises_faults
     def __call__(self, *inputs: Value) -> list[np.ndarray]:
         """Set all inputs in order, run, and return the outputs as numpy arrays."""
         if len(inputs) != len(self._inputs):
@@ -248,7 +249,7 @@ class Session:
         self.run()
         return [output.numpy() for output in self._outputs]
 
-    @explained
+    @raises_faults
     def synchronize(self) -> None:
         """Wait for the device."""
         self.device.sync()

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import InvalidOption
 from ..ir.artifact import TensorInfo
+from ..ir.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     import tvm
@@ -15,14 +16,6 @@ if TYPE_CHECKING:
 
 #: An input as a user gives it; tensors of other libraries convert to arrays.
 Value: TypeAlias = "ArrayLike | tvm.runtime.Tensor"
-
-
-def numpy_dtype(info: TensorInfo) -> np.dtype:
-    if info.dtype == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(info.dtype)
 
 
 def host_value(value: Value) -> ArrayLike:
@@ -65,7 +58,7 @@ def as_array(value: Value, info: TensorInfo) -> np.ndarray:
         raise InvalidOption(
             f"lists of uneven lengths for input {info.name!r}", f"{info.shape}"
         ) from None
-    wanted = numpy_dtype(info)
+    wanted = numpy_dtype(info.dtype)
     if plain.dtype.kind not in "biuf" or not np.can_cast(plain.dtype, wanted, "same_kind"):
         return plain
     with np.errstate(over="ignore"):

@@ -67,7 +67,7 @@ class Dependences:
         return levels
 
     def width_exceeds_one(self) -> bool:
-        """Whether some two ops may run at the same time."""
+        """Return whether some two ops may run at the same time."""
         everything = 0
         for op, before in enumerate(self.ancestors):
             if before != everything:

@@ -46,7 +46,7 @@ def improve(ops: Sequence[Op], streams: int, costs: LaunchCosts) -> list[Op]:
         if known[key] <= best:
             best, current = known[key], tried
     moved = zip(ops, current, strict=True)
-    return _renumbered([dataclasses.replace(op, stream=stream) for op, stream in moved])
+    return renumbered([dataclasses.replace(op, stream=stream) for op, stream in moved])
 
 
 def _moved(streams: Sequence[int], rng: random.Random, most: int) -> list[int]:
@@ -66,7 +66,7 @@ def _by_first_use(streams: Sequence[int]) -> tuple[int, ...]:
     return tuple([numbers.setdefault(stream, len(numbers)) for stream in streams])
 
 
-def _renumbered(ops: Sequence[Op]) -> list[Op]:
+def renumbered(ops: Sequence[Op]) -> list[Op]:
     """Streams numbered by first use, so that the first op is on the caller's stream."""
     names: dict[int, int] = {}
     for op in ops:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -16,7 +17,9 @@ from ..ir.device import Device
 from ..ir.objective import device_us
 from ..ir.plan import Choice, Plan
 from ..ir.schedule_parts import Op
+from ..measure.gpu_lock import gpu_lock
 from ..progress import step
+from ..runtime.library import function
 from ..tir.loads import itemsize
 from . import occupancy
 
@@ -85,11 +88,6 @@ def _measure_one(
     op: Op,
     device: Device,
 ) -> dict[str, Any]:
-    import numpy as np
-
-    from ..measure.gpu_lock import gpu_lock
-    from ..runtime.library import function
-
     found: dict[str, Any] = {}
     function("measure.call")(callee, tensors, _GPU)
     kernels = json.loads(function("graph.kernels")(callee, tensors, _GPU))
@@ -116,8 +114,6 @@ def _signature(arg: relax.Expr) -> object:
 def _tensors(program: Program, args: Sequence[relax.Expr]) -> list[tvm.runtime.Tensor] | None:
     """Device tensors of zeros for a call's arguments, slices of tensors of their own; None if one
     is no tensor."""
-    from ..runtime.library import function
-
     tensors = []
     for arg in args:
         if not is_tensor(arg):

@@ -54,7 +54,7 @@ def happens_before(streams: Sequence[int], events: Iterable[Event]) -> list[int]
     events."""
     waits: dict[int, list[int]] = {}
     for event in events:
-        if ORIGIN not in (event.record, event.wait):
+        if event.is_inner:
             waits.setdefault(event.wait, []).append(event.record)
     sets: list[int] = []
     last: dict[int, int] = {}

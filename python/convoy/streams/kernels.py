@@ -140,8 +140,8 @@ def _duration_us(moved: int, statement: tvm.ir.Stmt, occupancy: Occupancy, devic
 
 
 def _joins(statement: tvm.ir.Stmt) -> int:
-    """How often the threads of a block wait for each other: at barriers that are written out, or
-    for tensors in shared memory."""
+    """Count how often the threads of a block wait for each other: at barriers that are written
+    out, or for tensors in shared memory."""
     barriers: list[tvm.ir.Call] = []
 
     def call(node: tvm.ir.Call) -> None:

@@ -12,8 +12,8 @@ from . import chains, events, memory
 from .assign import assign
 from .costs import GRAPH, LaunchCosts
 from .dependence import Dependences
-from .descent import improve
-from .simulate import linked, simulate
+from .descent import improve, renumbered
+from .simulate import Layout, Simulator, linked, simulate
 
 #: Numbers of streams that are tried where the number is free.
 STREAMS = (2, 3, 4, 6, 8)
@@ -114,20 +114,18 @@ def retime(schedule: Schedule, ops: Sequence[Op]) -> Schedule:
 
 
 def _in_order(ops: Sequence[Op], order: Sequence[int], stream_of: Sequence[int]) -> list[Op]:
-    """Ops in launch order with their streams, ``depends`` renumbered. Streams are numbered by first
-    use, so that the first op is on the caller's stream."""
+    """Ops in launch order with their streams, ``depends`` renumbered."""
     place = {op: i for i, op in enumerate(order)}
-    names: dict[int, int] = {}
-    for op in order:
-        names.setdefault(stream_of[op], len(names))
-    return [
-        dataclasses.replace(
-            ops[op],
-            stream=names[stream_of[op]],
-            depends=tuple(sorted(place[d] for d in ops[op].depends)),
-        )
-        for op in order
-    ]
+    return renumbered(
+        [
+            dataclasses.replace(
+                ops[op],
+                stream=stream_of[op],
+                depends=tuple(sorted(place[d] for d in ops[op].depends)),
+            )
+            for op in order
+        ]
+    )
 
 
 def _finish(
@@ -163,9 +161,9 @@ def _timed(
     ops: Sequence[Op], found: Sequence[Event], costs: LaunchCosts
 ) -> tuple[tuple[Op, ...], float]:
     """Ops in launch order with their predicted times and links of chains, and the makespan."""
-    start, end, makespan = simulate(ops, found, costs)
-    edges = [(event.record, event.wait) for event in found]
-    links = linked(ops, [op.stream for op in ops], edges, costs)
+    layout = Layout.of_ops(ops, found)
+    start, end, makespan = Simulator(ops, costs).run(layout)
+    links = linked(ops, layout, costs)
     timed = tuple(
         dataclasses.replace(
             op, start_us=round(start[i], 3), end_us=round(end[i], 3), linked=links[i]
@@ -177,6 +175,6 @@ def _timed(
 
 def _one_after_another_us(ops: Sequence[Op], costs: LaunchCosts) -> float:
     """Time of ops on one stream, in launch order."""
-    links = linked(ops, [0] * len(ops), ())
+    links = linked(ops, Layout.of([0] * len(ops), ()))
     alone = (dataclasses.replace(op, linked=link) for op, link in zip(ops, links, strict=True))
     return round(costs.start_us + sum(op.scheduled_us for op in alone), 3)

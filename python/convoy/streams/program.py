@@ -16,7 +16,7 @@ from tvm import relax
 from ..cost.native import moving_us, native_measurement
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
-from ..graph.rewriter import bindings_of, main_function, result_of
+from ..graph.rewriter import bindings_of, main_function, result_of, used_vars
 from ..graph.slices import Slice, layout_call, slices_of, storage_of
 from ..ir.device import Device
 from ..ir.schedule_parts import Buffer, Occupancy, Op
@@ -77,7 +77,7 @@ class Program:
     @property
     def sliced(self) -> list[relax.Var]:
         """The tensors that calls take and that lie in others, in order of first use."""
-        taken = dict.fromkeys(v for call in self.calls for arg in call.args for v in _vars(arg))
+        taken = dict.fromkeys(v for call in self.calls for arg in call.args for v in used_vars(arg))
         return [var for var in taken if var in self.slices]
 
 
@@ -110,7 +110,7 @@ class _Reader:
         for binding in bindings_of(program.func):
             self._visit(binding.var, binding.value)
         escaping = self._inputs | {
-            self._storage(v) for v in _vars(self._resolve(result_of(program.func)))
+            self._storage(v) for v in used_vars(self._resolve(result_of(program.func)))
         }
         for i, storage in enumerate(program.storages):
             if i not in escaping and self._writers[i] and not storage.given:
@@ -207,7 +207,7 @@ class _Reader:
         """Return the channels of storages that a call takes, and whether it writes them."""
         touched: dict[tuple[int, _Access], bool] = {}
         for i, arg in enumerate(args):
-            for var in _vars(arg):
+            for var in used_vars(arg):
                 storage = self._storage(var)
                 if storage is None:
                     continue
@@ -253,13 +253,3 @@ def _bytes(args: Sequence[relax.Expr]) -> int:
     """Return the bytes of all tensors among the arguments."""
     tensors = [arg for arg in args if isinstance(arg.ty, relax.TensorType)]
     return sum(math.prod(shape_of(arg)) * itemsize(dtype_of(arg)) for arg in tensors)
-
-
-def _vars(expr: relax.Expr | None) -> list[relax.Var]:
-    if isinstance(expr, relax.Var):
-        return [expr]
-    if isinstance(expr, relax.Tuple):
-        return [v for field in expr.fields for v in _vars(field)]
-    if isinstance(expr, relax.TupleGetItem):
-        return _vars(expr.tuple_value)
-    return []

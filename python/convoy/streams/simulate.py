@@ -55,7 +55,7 @@ def simulate(
 
 
 class Layout(NamedTuple):
-    """What the streams and events of a schedule say of each op, in launch order.
+    """The dependences of each op by the streams and events of a schedule, in launch order.
 
     ``waits`` are the ops whose events it waits for, ``follows`` those that it follows on its stream
     or behind events, without those that others of them follow, ``behind`` the ops that follow it.
@@ -164,7 +164,7 @@ class Simulator:
         ]
 
     def _delays(self, layout: Layout) -> list[float]:
-        """What the edges from other streams cost each op."""
+        """Return the cost of the edges from other streams for each op."""
         streams, cross_us = layout.streams, self._costs.cross_us
         return [
             cross_us * sum(streams[earlier] != streams[op] for earlier in followed)
@@ -187,12 +187,10 @@ class Simulator:
         return times
 
 
-def linked(
-    ops: Sequence[Op], streams: Sequence[int], events: Sequence[Edge], costs: LaunchCosts = GRAPH
-) -> list[bool]:
-    """Whether each op, in launch order, is a link of a chain: its kernel starts early, and all that
-    it follows let it."""
-    return _links([op.chained_us for op in ops], Layout.of(streams, events), costs)
+def linked(ops: Sequence[Op], layout: Layout, costs: LaunchCosts = GRAPH) -> list[bool]:
+    """Return whether each op, in launch order, is a link of a chain: its kernel starts early, and
+    all that it follows let it."""
+    return _links([op.chained_us for op in ops], layout, costs)
 
 
 def _links(chained: Sequence[float | None], layout: Layout, costs: LaunchCosts) -> list[bool]:

@@ -36,7 +36,6 @@ class ModelGuided(Search):
         prior: Measurements of other workloads to learn from, or a function that returns them.
         kernel: Names the library to compile for a candidate; empty for none.
         seed: Of the model.
-        members: Size of the model's ensemble.
     """
 
     name = "model"
@@ -47,10 +46,9 @@ class ModelGuided(Search):
         prior: Iterable[Sample] | Callable[[], Iterable[Sample]] = (),
         kernel: Callable[[Candidate], str] = lambda candidate: "",
         seed: int = 0,
-        members: int = 4,
     ) -> None:
         # Both are made when they are first needed: a run may find all it wants in records.
-        self._make_model = functools.cache(lambda: _model(device, members, seed))
+        self._make_model = functools.cache(lambda: _model(device, seed))
         self._make_prior = functools.cache(lambda: list(prior() if callable(prior) else prior))
         self._kernel = kernel
         self._kernels: set[str] = set()
@@ -110,10 +108,10 @@ class ModelGuided(Search):
         return [(self._kernel(c), float(p)) for c, p in zip(candidates, predicted, strict=True)]
 
 
-def _model(device: Device | Callable[[], Device], members: int, seed: int) -> RankingModel:
+def _model(device: Device | Callable[[], Device], seed: int) -> RankingModel:
     from ..cost.ranking import RankingModel
 
-    return RankingModel(device if isinstance(device, Device) else device(), members, seed)
+    return RankingModel(device if isinstance(device, Device) else device(), seed=seed)
 
 
 def _choose(task: Task, ranked: Sequence[Candidate], count: int) -> list[Candidate]:

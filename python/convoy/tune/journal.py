@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeGuard
 
+from ..atomic_file import replaced
 from ..errors import InvalidOption
 from ..ir import fields as checks
 from ..ir.workload import Workload
@@ -71,17 +70,10 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def _write(self, path: Path, content: Mapping[str, object]) -> None:
-        temporary = ""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # A new file of a name that nobody knows beforehand: it follows no link.
-            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-            os.replace(temporary, path)
+            with replaced(path) as file:
+                file.write(json.dumps(content).encode())
         except OSError as err:
-            if temporary:
-                Path(temporary).unlink(missing_ok=True)
             raise unwritable(path, err) from err
 
 

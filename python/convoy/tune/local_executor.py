@@ -36,7 +36,6 @@ class LocalExecutor(Executor):
         gpus: Values for CUDA_VISIBLE_DEVICES, one for each GPU.
         compile_jobs: Compilers at once; default: as many as the cores and memory allow.
         timeout_s: Seconds without an answer after which a measuring process is killed.
-        processes: Measuring processes of each GPU.
 
     Raises:
         NoGpu: There is no GPU.
@@ -48,12 +47,11 @@ class LocalExecutor(Executor):
         gpus: Sequence[str | None] = (None,),
         compile_jobs: int | None = None,
         timeout_s: float = TIMEOUT_S,
-        processes: int = PROCESSES,
     ) -> None:
         self._measurer = spec.make()
         self._gpu_locks = {gpu: threading.Lock() for gpu in gpus}
         self._processes = [
-            MeasuringProcess(spec, gpu, timeout_s) for _ in range(processes) for gpu in gpus
+            MeasuringProcess(spec, gpu, timeout_s) for _ in range(PROCESSES) for gpu in gpus
         ]
         self._free: queue.SimpleQueue[MeasuringProcess] = queue.SimpleQueue()
         compile_jobs = compile_jobs or default_jobs()

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from ..child_process import python_module
+from ..child_process import START_TIMEOUT_S, python_module
 from ..errors import MeasuringFailed
 from ..ir.candidate import Candidate
 from ..ir.device import Device
@@ -24,8 +24,6 @@ from .measurer import Spec
 
 #: A measurement takes a second at most; plans that cuDNN compiles at run time take up to ten.
 TIMEOUT_S = 60.0
-#: Loading TVM and CUDA, on a busy machine.
-START_TIMEOUT_S = 180.0
 
 
 class MeasuringProcess:

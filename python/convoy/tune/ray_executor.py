@@ -18,7 +18,6 @@ from .executor import Executor
 from .job import Job, Result
 from .local_executor import LocalExecutor
 from .measurer import Spec
-from .process import TIMEOUT_S
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -32,9 +31,9 @@ JOBS_OF_A_MACHINE = 64
 class _Machine:
     """The actor on one machine, whose CUDA_VISIBLE_DEVICES Ray has set."""
 
-    def __init__(self, spec: str, has_gpus: bool, compile_jobs: int | None, timeout_s: float):
+    def __init__(self, spec: str, has_gpus: bool, compile_jobs: int | None) -> None:
         names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if has_gpus else [None]
-        self._executor = LocalExecutor(Spec.loads(spec), names, compile_jobs, timeout_s)
+        self._executor = LocalExecutor(Spec.loads(spec), names, compile_jobs)
         self._halted = -1
 
     def about(self) -> tuple[Device, Environment]:
@@ -62,7 +61,6 @@ class RayExecutor(Executor):
             machine) or host:port.
         gpus: False uses machines without a GPU, for measurers that need none.
         compile_jobs: Compilers at once on each machine.
-        timeout_s: Seconds without an answer after which a measuring process is killed.
 
     Raises:
         LibraryMissing: ray is not installed.
@@ -77,7 +75,6 @@ class RayExecutor(Executor):
         *,
         gpus: bool = True,
         compile_jobs: int | None = None,
-        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._ray = _ray()
         self._owner = _connect(self._ray, address)
@@ -85,12 +82,12 @@ class RayExecutor(Executor):
         self._load: dict[ActorHandle, int] = {}
         self._epoch = 0
         try:
-            self._start(spec, gpus, compile_jobs, timeout_s)
+            self._start(spec, gpus, compile_jobs)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, spec: Spec, gpus: bool, compile_jobs: int | None, timeout_s: float) -> None:
+    def _start(self, spec: Spec, gpus: bool, compile_jobs: int | None) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         # A checkout is found by path; on other machines, where that path is not, convoy is
@@ -107,7 +104,7 @@ class RayExecutor(Executor):
                 max_concurrency=JOBS_OF_A_MACHINE + 8,  # they wait for kernels and the GPU inside
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
                 runtime_env={"env_vars": variables},
-            ).remote(spec.dumps(), gpus, compile_jobs, timeout_s)
+            ).remote(spec.dumps(), gpus, compile_jobs)
             self._load[actor] = 0
         if not self._load:
             raise NoGpu("a Ray cluster without GPUs", "a machine with a GPU in it")
@@ -156,11 +153,6 @@ class RayExecutor(Executor):
                 with self._lock:
                     if actor in self._load:
                         self._load[actor] -= 1
-
-    @property
-    def machines(self) -> list[ActorHandle]:
-        """The actors, one for each machine that is not lost."""
-        return list(self._load)
 
     def _halt(self, epoch: int) -> None:
         """Cancel jobs that wait for kernels or for a GPU."""

@@ -58,24 +58,18 @@ class Family(Generic[K]):
 
 
 class KernelBackend(Backend, Generic[K]):
-    """Kernels that are compiled with nvcc on this machine on demand, one library each.
+    """Kernels that are compiled with nvcc on this machine on demand, one library each."""
 
-    Args:
-        family: The kernels and their rules.
-        limit: Most candidates of a workload; ``family.limit`` by default.
-    """
-
-    def __init__(self, family: Family[K], limit: int | None = None) -> None:
+    def __init__(self, family: Family[K]) -> None:
         self.family, self.name, self.libraries = family, family.name, family.libraries
-        self._limit = limit if limit is not None else family.limit
         self._failed: dict[K, CompileFailed] = {}
         self._launches: dict[str, Launch[K]] = {}  # by config
 
     def accepts(self, workload: Workload, device: Device) -> Decline | None:
         if workload.is_3d:
-            return Decline(self.name, "a convolution over volumes", "use the cudnn backend")
+            return self.decline("a convolution over volumes", "use the cudnn backend")
         for reason, remedy in self.family.objections(workload, device):
-            return Decline(self.name, reason, remedy)
+            return self.decline(reason, remedy)
         return None
 
     def propose(self, workload: Workload, device: Device) -> Sequence[Candidate] | Decline:
@@ -98,10 +92,10 @@ class KernelBackend(Backend, Generic[K]):
         if compiled:
             launches = [launch for launch in launches if is_compiled(launch.kernel)]
         if not launches:
-            return Decline(self.name, "no compiled kernel fits", 'compile others: kernels="all"')
+            return self.decline("no compiled kernel fits", 'compile others: kernels="all"')
         return [
             self._candidate(launch, workload, device, rank)
-            for rank, launch in enumerate(launches[: self._limit])
+            for rank, launch in enumerate(launches[: self.family.limit])
         ]
 
     def launch_of(self, candidate: Candidate) -> Launch[K]:
@@ -154,16 +148,14 @@ class KernelBackend(Backend, Generic[K]):
     def sliceable(
         self, workload: Workload, candidate: Candidate, device: Device
     ) -> frozenset[str] | Decline:
-        """Those of a kernel for slices, if it is compiled."""
+        """Return the operands of the kernel for slices, if it is compiled."""
         kernel = self.launch_of(candidate).kernel
         found = self.family.sliced(kernel, workload) if self.family.sliced else None
         if found is None:
-            return Decline(self.name, f"{kernel.label} takes compact tensors", "slices are copied")
+            return self.decline(f"{kernel.label} takes compact tensors", "slices are copied")
         sliced, operands = found
         if not is_compiled(sliced):
-            return Decline(
-                self.name, f"{sliced.name} is not compiled", "ship it: tuning/ship_kernels.py"
-            )
+            return self.decline(f"{sliced.name} is not compiled", "ship it: tuning/ship_kernels.py")
         return operands
 
     def build_sliced(

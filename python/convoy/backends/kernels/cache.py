@@ -14,7 +14,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 import filelock
 
 from ... import paths
+from ...atomic_file import replaced
 from ...errors import CacheUntrusted, CacheUnwritable, InvalidOption
 from ...ir import fields as checks
 
@@ -106,7 +106,7 @@ class KernelCache:
             )
 
     def __contains__(self, key: str) -> bool:
-        """Whether there is an entry; :meth:`get` checks that it is complete."""
+        """Return whether there is an entry; :meth:`get` checks that it is complete."""
         return (self.folder / f"{key}.json").is_file()
 
     def put(self, key: str, library: bytes, about: Mapping[str, object]) -> Entry:
@@ -145,16 +145,10 @@ class KernelCache:
         probe.unlink(missing_ok=True)
 
     def _write(self, path: Path, content: bytes) -> Path:
-        temporary = None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
-            with os.fdopen(handle, "wb") as file:
+            with replaced(path) as file:
                 file.write(content)
-            os.replace(temporary, path)
         except OSError as error:
-            if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
             raise CacheUnwritable(
                 f"{error.strerror or error} while writing {path}",
                 "a cache folder that can be written to",

@@ -66,7 +66,7 @@ def compile_kernel(
 
 
 def is_compiled(kernel: Kernel) -> bool:
-    """Whether :func:`compile_kernel` would need no compiler."""
+    """Return whether :func:`compile_kernel` would need no compiler."""
     if shipped.has(kernel):
         return True
     try:

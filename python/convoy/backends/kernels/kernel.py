@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+#: C++ types of operands, and their short names.
+ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
+SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+
 
 class Kernel(Protocol):
     """A kernel library, compiled once for all workloads that fit. Hashable.
@@ -70,6 +74,11 @@ class Launch(Generic[K]):
         """The kernel's label and the choices that are not the default."""
         split = f".split{self.split_k}" if self.split_k > 1 else ""
         return self.kernel.label + split + (f".swizzle{self.swizzle}" if self.swizzle else "")
+
+
+def ceil_div(size: int, unit: int) -> int:
+    """Return how many units it takes to hold a size."""
+    return -(-size // unit)
 
 
 def bool_literal(value: bool) -> str:

@@ -91,7 +91,7 @@ def find(kernel: Kernel) -> Entry | None:
 
 
 def has(kernel: Kernel) -> bool:
-    """Whether :func:`find` would find the kernel; reads no library."""
+    """Return whether :func:`find` would find the kernel; reads no library."""
     key = code_key(kernel)
     return any(key in archive.entries for archive in archives())
 

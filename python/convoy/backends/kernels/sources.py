@@ -22,30 +22,19 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\\n])*"|\w+|[^\w\
 _ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*$", re.MULTILINE)
 
 
-def closure(header: Path) -> list[Path]:
-    """``header`` and every header of the project that it includes, directly or not, in the order
-    in which the preprocessor comes to them.
-
-    Includes are looked up beside the including file, then in ``include_dir()``; what is in
-    neither place (CUTLASS, CUDA) is not the project's.
-    """
-    found: dict[Path, None] = {}
-    _expand(header, found)
-    return list(found)
-
-
 def code(header: Path) -> str:
     """All tokens that a header stands for, with the project's own includes expanded in place.
 
-    Comments, spacing, names of files and how the code is divided among them are left out: where
-    only these differ, so does no kernel.
+    Includes are looked up beside the including file, then in ``include_dir()``; what is in neither
+    place (CUTLASS, CUDA) is not the project's. Comments, spacing, names of files and how the code
+    is divided among them are left out: where only these differ, so does no kernel.
     """
-    return " ".join(filter(None, map(_tokens, _expand(header, {}))))
+    return " ".join(filter(None, map(_tokens, _expand(header, set()))))
 
 
-def _expand(header: Path, seen: dict[Path, None]) -> list[str]:
+def _expand(header: Path, seen: set[Path]) -> list[str]:
     """The text of a header with its own includes expanded where they first appear."""
-    seen[header] = None
+    seen.add(header)
     texts: list[str] = []
     for part in _parts(header, header.stat().st_mtime_ns):
         if isinstance(part, str):

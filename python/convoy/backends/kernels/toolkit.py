@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ... import paths
 from ...errors import LibraryMissing
+from ...runtime.library import cuda_version_text
 
 #: The version that ``codegen/cutlass`` is written for and pyproject.toml pins.
 CUTLASS_VERSION = "4.2.0.0"
@@ -137,7 +138,7 @@ def _header_version(folder: Path) -> str:
     except OSError:
         return ""
     match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
-    return f"{int(match.group(1)) // 1000}.{int(match.group(1)) % 1000 // 10}" if match else ""
+    return cuda_version_text(int(match.group(1))) if match else ""
 
 
 def _find_cudart(root: Path) -> Path:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from ...child_process import python_code
@@ -63,12 +61,3 @@ def ask(code: str, *arguments: str, timeout_s: float | None = None) -> Any:
         return json.loads(done.stdout.decode(errors="replace").strip().splitlines()[-1])
     except (IndexError, ValueError):
         raise ProbeDied("no answer") from None
-
-
-def in_wheel(relative: str) -> Path | None:
-    """Find a file of NVIDIA's wheels, which share the namespace package ``nvidia``."""
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        if (path := Path(folder) / relative).exists():
-            return path
-    return None

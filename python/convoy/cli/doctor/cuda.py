@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import collections
-import importlib.metadata
 import importlib.util
 import os
 
 from ...measure import gpu as gpus
 from ...paths import install_command
 from ...runtime import library
-from .check import Check, ProbeDied, ask, in_wheel
+from ...wheels import nvidia_file, version_of
+from .check import Check, ProbeDied, ask
 
 OLDEST_DRIVER = 580  # the first that runs CUDA 13
 ARCHITECTURES = (80, 90)
@@ -67,12 +67,7 @@ def driver() -> Check:
 
 def _locate(variable: str, in_wheels: tuple[str, ...], soname: str) -> str:
     """Path to load a library by: an environment variable, a wheel, or the linker's own search."""
-    if path := os.environ.get(variable):
-        return path
-    for relative in in_wheels:
-        if found := in_wheel(relative):
-            return str(found)
-    return soname
+    return os.environ.get(variable) or nvidia_file(*in_wheels) or soname
 
 
 def cudart() -> Check:
@@ -83,7 +78,9 @@ def cudart() -> Check:
     except ProbeDied as err:
         remedy = 'pip install "nvidia-cuda-runtime>=13,<14"'
         return Check("CUDA runtime", "missing", f"{path}: {err}", remedy, need="gpu")
-    return Check("CUDA runtime", "found", f"{_cuda_text(version)} at {path}", need="gpu")
+    return Check(
+        "CUDA runtime", "found", f"{library.cuda_version_text(version)} at {path}", need="gpu"
+    )
 
 
 def cublaslt() -> Check:
@@ -99,7 +96,7 @@ def _cublaslt(major: int) -> Check:
     except ProbeDied as err:
         package = "nvidia-cublas>=13,<14" if major == 13 else "nvidia-cublas-cu12"
         return Check("cuBLASLt", "missing", str(err), f'pip install "{package}"', need="gpu")
-    return Check("cuBLASLt", "found", f"{_dotted(version)} at {path}", need="gpu")
+    return Check("cuBLASLt", "found", f"{library.version_text(version)} at {path}", need="gpu")
 
 
 _CUBLASLT_WHEELS = {
@@ -110,12 +107,12 @@ _CUBLASLT_WHEELS = {
 
 def _cudnn_cuda_major() -> int:
     """CUDA major version that the installed cuDNN was built for; 13 where it is unknown."""
-    has = {major for major in (12, 13) if _version(f"nvidia-cudnn-cu{major}")}
+    has = {major for major in (12, 13) if version_of(f"nvidia-cudnn-cu{major}")}
     return 12 if has == {12} else 13
 
 
 def cudnn() -> Check:
-    both = {major: _version(f"nvidia-cudnn-cu{major}") for major in (12, 13)}
+    both = {major: version_of(f"nvidia-cudnn-cu{major}") for major in (12, 13)}
     remedy = install_command("cudnn")
     if all(both.values()):
         detail = (
@@ -130,7 +127,7 @@ def cudnn() -> Check:
         built_for = int(ask(_LOAD, path, "cudnnGetCudartVersion"))
     except ProbeDied as err:
         return Check("cuDNN", "missing", f"{path}: {err}", remedy, need="gpu")
-    detail = f"{_dotted(number)} for CUDA {built_for // 1000} at {path}"
+    detail = f"{library.version_text(number)} for CUDA {built_for // 1000} at {path}"
     if number < 90000:
         return Check("cuDNN", "problem", f"{detail}: version 9 is needed", remedy, need="gpu")
     lt = _cublaslt(built_for // 1000) if built_for // 1000 in _CUBLASLT_WHEELS else None
@@ -164,20 +161,5 @@ def _has_cuda_bindings() -> bool:
         return False
 
 
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
-
-
-def _cuda_text(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _dotted(number: int) -> str:
-    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"

@@ -11,12 +11,13 @@ import tempfile
 from pathlib import Path
 
 from ...backends.kernels import shipped
-from ...backends.kernels.toolkit import find_toolkit
+from ...backends.kernels.toolkit import CUTLASS_VERSION, find_toolkit
 from ...errors import CorruptArtefact, LibraryMissing
 from ...paths import install_command, source_root
 from .check import Check
 
-CUTLASS_VERSION = "4.2.0"
+#: The version that headers state: that of the wheel without its last number.
+_CUTLASS = CUTLASS_VERSION.rpartition(".")[0]
 _TRIVIAL_KERNEL = """
 #include <cuda_fp16.h>
 __global__ void add(__half* x) { x[threadIdx.x] = __hadd(x[threadIdx.x], x[threadIdx.x]); }
@@ -81,7 +82,7 @@ def shipped_kernels() -> Check:
 
 def cutlass() -> Check:
     """Headers of the nvidia-cutlass wheel; the copy inside TVM lacks the .inl files."""
-    remedy = f'pip install "nvidia-cutlass=={CUTLASS_VERSION}.0"'
+    remedy = f'pip install "nvidia-cutlass=={CUTLASS_VERSION}"'
     spec = importlib.util.find_spec("cutlass_library")
     if spec is None or not spec.submodule_search_locations:
         return Check("CUTLASS", "missing", "nvidia-cutlass not installed", remedy, need="gpu")
@@ -92,8 +93,8 @@ def cutlass() -> Check:
     numbers = dict(re.findall(r"#define CUTLASS_(MAJOR|MINOR|PATCH) (\d+)", header.read_text()))
     version = ".".join(numbers.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH"))
     detail = f"{version} at {include.parent}"
-    if version != CUTLASS_VERSION:
-        wrong = f"{detail}: kernels are written for {CUTLASS_VERSION}"
+    if version != _CUTLASS:
+        wrong = f"{detail}: kernels are written for {_CUTLASS}"
         return Check("CUTLASS", "problem", wrong, remedy, need="gpu")
     if not any(include.rglob("sm90_gmma_builder.inl")):
         return Check("CUTLASS", "problem", f"{detail}: its .inl files are missing", remedy, "gpu")

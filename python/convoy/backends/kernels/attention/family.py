@@ -18,6 +18,8 @@ from .kernel import MOST_DIM, TILES, AttentionKernel, kernel_from_json
 NAME = "attention"
 #: Elements that a thread reads at a time: rows start at multiples of them.
 VECTOR = 8
+#: Of one workload.
+MOST_CANDIDATES = 6
 
 Launch = kernels.Launch[AttentionKernel]
 
@@ -43,8 +45,8 @@ def _has_compiler() -> bool:
     return True
 
 
-def attention_backend(limit: int = 6) -> AttentionBackend:
-    """Fused attention in float16 and bfloat16. ``limit`` caps the candidates of a workload."""
+def attention_backend() -> AttentionBackend:
+    """Fused attention in float16 and bfloat16."""
     family = Family(
         name=NAME,
         libraries=("cuda", "kernels"),
@@ -53,7 +55,7 @@ def attention_backend(limit: int = 6) -> AttentionBackend:
         why_not=_why_not,
         workspace_bytes=lambda launch, workload, device: 0,
         kernel_from_json=kernel_from_json,
-        limit=limit,
+        limit=MOST_CANDIDATES,
         estimate_us=_estimate_us,
         is_programmatic=lambda kernel: True,
     )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
+from ....ir.dtypes import HALF_DTYPES
+from ..instance import TemplateInstance, instance_from_json
+from ..kernel import ELEMENT, SHORT
 
 #: Elements of a head that the kernels are compiled for, at most; all of them are multiples of 16.
 MOST_DIM = 128
 #: GPUs that kernels are compiled for: compute capability 8.x, and 9.0.
 ARCHES = (80, 90)
-_ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
-_SHORT = {"float16": "f16", "bfloat16": "bf16"}
 #: Warps along queries (16 each) and along keys, by queries of a block and keys of a tile.
 _WARPS = {
     (16, 64): (1, 4), (16, 128): (1, 4), (32, 64): (2, 2), (32, 128): (2, 4), (64, 64): (4, 1),
@@ -25,7 +25,7 @@ TILES = tuple(_WARPS)
 
 
 @dataclass(frozen=True, order=True)
-class AttentionKernel:
+class AttentionKernel(TemplateInstance):
     """One instance of ``attention.cuh``.
 
     dim, value_dim  elements of a head in q and k, and in v and o, rounded up to multiples of 16
@@ -38,13 +38,22 @@ class AttentionKernel:
 
     dim: int
     value_dim: int
-    rows: int = 64
+    rows: int
     key_tile: int = 64
     dtype: str = "float16"
     arch: int = 90
 
+    folder: ClassVar[str] = "attention"
+    family: ClassVar[str] = "attention"
+    fields: ClassVar[Mapping[str, checks.Check]] = {
+        **dict.fromkeys(("dim", "value_dim"), checks.integer(16, MOST_DIM)),
+        **dict.fromkeys(("rows", "key_tile"), checks.integer(1, 1024)),
+        "dtype": checks.one_of(HALF_DTYPES),
+        "arch": checks.integer(1, 1000),
+    }
+
     def __post_init__(self) -> None:
-        checks.check_attributes(self, _FIELDS, "attention kernel", InvalidOption)
+        self.check_fields()
         for name, size in (("dim", self.dim), ("value_dim", self.value_dim)):
             if size % 16:
                 raise InvalidOption(f"{name} = {size}", "a multiple of 16")
@@ -74,18 +83,14 @@ class AttentionKernel:
     @property
     def label(self) -> str:
         value = f"v{self.value_dim}" if self.value_dim != self.dim else ""
-        return f"attention_d{self.dim}{value}_{self.rows}x{self.key_tile}_{_SHORT[self.dtype]}"
-
-    @property
-    def header(self) -> str:
-        return "attention/attention_library.cuh"
+        return f"attention_d{self.dim}{value}_{self.rows}x{self.key_tile}_{SHORT[self.dtype]}"
 
     @property
     def source(self) -> str:
         """The ``.cu`` text; equal for equal kernels."""
         warps = _WARPS[self.rows, self.key_tile]
         sizes = (self.dim, self.value_dim, *warps, self.key_tile)
-        arguments = ", ".join([_ELEMENT[self.dtype], *map(str, sizes)])
+        arguments = ", ".join([ELEMENT[self.dtype], *map(str, sizes)])
         return (
             f"// {self.name}\n"
             '#include "attention_library.cuh"\n\n'
@@ -101,32 +106,7 @@ class AttentionKernel:
     def build_bytes(self) -> int:
         return 1 << 29
 
-    @property
-    def uses_cutlass(self) -> bool:
-        return False
-
-    def to_json(self) -> dict[str, object]:
-        return {"family": "attention", **dataclasses.asdict(self)}
-
 
 def kernel_from_json(data: object) -> AttentionKernel:
-    """Inverse of :meth:`AttentionKernel.to_json`; raises InvalidOption on other fields."""
-    if not isinstance(data, dict):
-        raise InvalidOption(f"kernel {reprlib.repr(data)}", "a JSON object")
-    fields = dict(data)
-    if (family := fields.pop("family", None)) != "attention":
-        raise InvalidOption(f"kernel family {reprlib.repr(family)}", "attention")
-    required = ("dim", "value_dim", "rows")
-    return checks.made(
-        AttentionKernel, fields, _FIELDS, "attention kernel", InvalidOption, required
-    )
-
-
-_DIM = checks.integer(16, MOST_DIM)
-_FIELDS: Mapping[str, checks.Check] = {
-    "dim": _DIM,
-    "value_dim": _DIM,
-    **dict.fromkeys(("rows", "key_tile"), checks.integer(1, 1024)),
-    "dtype": checks.one_of(tuple(_ELEMENT)),
-    "arch": checks.integer(1, 1000),
-}
+    """Inverse of ``to_json``; raises InvalidOption on other fields."""
+    return instance_from_json(data, (AttentionKernel,))

@@ -93,12 +93,12 @@ def header_of(config: KernelParameters) -> str:
 
 
 def _is_activated(config: KernelParameters) -> bool:
-    """Whether the epilogue needs ``activations.cuh``."""
+    """Return whether the epilogue needs ``activations.cuh``."""
     return config.residual_last or config.activation in _MORE_ACTIVATIONS
 
 
 def is_gelu16(activation: str, residual_last: bool, out_dtype: str) -> bool:
-    """Whether the activation is that of :data:`GELU16`."""
+    """Return whether the activation is that of :data:`GELU16`."""
     return activation == "gelu" and not residual_last and out_dtype in HALF_DTYPES
 
 

@@ -60,7 +60,8 @@ def reduction_tiles(config: KernelConfig, workload: Workload) -> int:
 
 
 def folds_width(config: KernelConfig, workload: Workload) -> bool:
-    """Whether an sm90 convolution reads a filter row as one tap of S*C channels (sm90_conv.cuh)."""
+    """Return whether an sm90 convolution reads a filter row as one tap of S*C channels
+    (sm90_conv.cuh)."""
     w = workload
     pixel_bytes = w.stride[1] * w.c * DTYPE_BYTES[w.dtype]
     unpadded = w.padding[1] == w.padding[3] == 0 and w.dilation[1] == 1
@@ -183,7 +184,8 @@ def _split_limits(launch: Launch, workload: Workload) -> str:
 
 
 def is_hopeful(config: KernelConfig, workload: Workload, device: Device) -> bool:
-    """Whether the kernel may win: see the module's text. Never rejects the smallest tiles."""
+    """Return whether the kernel may win: see the module's text. Never rejects the smallest
+    tiles."""
     m, n, k = config.tile
     rows, tiles = output_rows(workload), output_tiles(config, workload)
     area, full = m * n, device.sm_count

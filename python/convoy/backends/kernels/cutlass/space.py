@@ -127,7 +127,7 @@ def kernels(workload: Workload, arch: int) -> Iterator[KernelConfig]:
 
 
 def takes_sm90(workload: Workload, arch: int) -> bool:
-    """Whether TMA can address the operands: sm_90, 16-byte multiples along C and K."""
+    """Return whether TMA can address the operands: sm_90, 16-byte multiples along C and K."""
     c_bytes = workload.c * DTYPE_BYTES[workload.dtype]
     k_bytes = workload.k * DTYPE_BYTES[workload.out_dtype]
     return arch == 90 and c_bytes % 16 == 0 and k_bytes % 16 == 0

@@ -90,7 +90,7 @@ def _size_limits(config: KernelConfig, w: Workload) -> str:
 
 
 def is_hopeful(config: KernelConfig, w: Workload, device: Device) -> bool:
-    """Whether the kernel may win: tiles not mostly empty, not one tile on a whole device."""
+    """Return whether the kernel may win: tiles not mostly empty, not one tile on a whole device."""
     m, n, _ = config.tile
     if (m > 64 and w.k <= m // 2) or (n > 64 and w.c <= n // 2):
         return False

@@ -9,9 +9,8 @@ from typing import ClassVar
 from ....ir import fields as checks
 from ....ir.dtypes import HALF_DTYPES
 from ..instance import ExportedTemplate, instance_from_json
+from ..kernel import ELEMENT, SHORT
 
-ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"}
-SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 #: Square filters with specialized libraries; 0 is the library for all filters.
 FILTERS = (0, 3, 5, 7)
 

@@ -47,7 +47,7 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
 
 
 def activations(w: Workload) -> tuple[str, str, str]:
-    """Those of the first, second and third convolution."""
+    """Return the activations of the first, second and third convolution."""
     bottleneck = bottleneck_of(w)
     epilogues = (w.epilogue, bottleneck.expand_epilogue, bottleneck.reduce_epilogue)
     first, second, third = (epilogue.activation for epilogue in epilogues)
@@ -62,12 +62,3 @@ def swizzles(w: Workload, device: Device) -> list[int]:
     places = [place for place, block in enumerate(BLOCKS) if block.fits(w)]
     places.sort(key=lambda place: BLOCKS[place].guess_us(w, device))
     return [place * len(CHOSEN) ** 3 + chosen for place in places]
-
-
-def why_not(kernel: BottleneckKernel, swizzle: int, w: Workload, device: Device) -> str:
-    """Return why a launch cannot run a workload without objections; empty if it can."""
-    if w.op != "bottleneck" or kernel.dtype != w.dtype:
-        return f"{kernel.name} computes bottlenecks of {kernel.dtype}"
-    if swizzle in swizzles(w, device):
-        return ""
-    return f"swizzle {swizzle} is of other activations, or of blocks that do not fit"

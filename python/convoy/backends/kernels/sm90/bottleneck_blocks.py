@@ -9,6 +9,7 @@ from ....ir.bottleneck import Bottleneck
 from ....ir.device import Device
 from ....ir.operands import weight_bytes
 from ....ir.workload import Workload
+from ..kernel import ceil_div
 
 #: Rows and columns of outputs of a tile.
 TILE = 8
@@ -35,7 +36,7 @@ class Block(NamedTuple):
     streamed: bool
 
     def has_registers(self, w: Workload) -> bool:
-        """Whether the threads hold the sums of a tile."""
+        """Return whether the threads hold the sums of a tile."""
         middle, narrow = _padded(w)
         if self.groups == 3:
             return middle == 64 and narrow <= 64
@@ -51,21 +52,21 @@ class Block(NamedTuple):
         weights = w.taps * chunks * middle + blocks * (middle + narrow)
         if self.streamed:
             weights = _STAGES * max(middle, narrow)
-        pixels = chunks * _up(rows * columns * _ROW, _ALIGNMENT) * _ALIGNMENT
+        pixels = chunks * ceil_div(rows * columns * _ROW, _ALIGNMENT) * _ALIGNMENT
         biases = 4 * (middle + blocks * _CHANNELS + narrow)
         own = self.groups * (pixels + _SLOTS * _CHANNELS * _ROW)
         return _ALIGNMENT + weights * _ROW + own + biases + _BARRIERS
 
     def fits(self, w: Workload) -> bool:
-        """Whether there are enough registers and shared memory."""
+        """Return whether there are enough registers and shared memory."""
         return self.has_registers(w) and self.shared_bytes(w) <= MOST_SHARED
 
     def guess_us(self, w: Workload, device: Device) -> float:
         """Time of a launch that starts when its predecessor has ended, with one block on each SM,
         whose warpgroups compute a tile each and share the tensor cores."""
         (middle, narrow), (chunks, blocks) = _padded(w), _steps(w)
-        tiles = w.n * _up(w.p, TILE) * _up(w.q, TILE)
-        turns = _up(tiles, self.groups * device.sm_count)
+        tiles = w.n * ceil_div(w.p, TILE) * ceil_div(w.q, TILE)
+        turns = ceil_div(tiles, self.groups * device.sm_count)
         products = w.taps * chunks * 4 * middle // 64 + blocks * (middle + narrow) // 16
         alone = _STEP_CYCLES * products + _EPILOGUE_CYCLES * blocks
         turn_us = max(alone, self.groups * _STEP_CYCLES * products) / _CYCLES
@@ -88,14 +89,10 @@ def bottleneck_of(w: Workload) -> Bottleneck:
 
 def _padded(w: Workload) -> tuple[int, int]:
     """Results of the first and of the third convolution as a block computes them."""
-    middle, narrow = (_up(size, _CHANNELS) for size in (w.k, bottleneck_of(w).reduce))
+    middle, narrow = (ceil_div(size, _CHANNELS) for size in (w.k, bottleneck_of(w).reduce))
     return middle * _CHANNELS, narrow * _CHANNELS
 
 
 def _steps(w: Workload) -> tuple[int, int]:
     """Steps of 64 channels of the first convolution's input, and of the second one's results."""
-    return _up(w.c, _CHANNELS), _up(bottleneck_of(w).expand, _CHANNELS)
-
-
-def _up(size: int, unit: int) -> int:
-    return -(-size // unit)
+    return ceil_div(w.c, _CHANNELS), ceil_div(bottleneck_of(w).expand, _CHANNELS)

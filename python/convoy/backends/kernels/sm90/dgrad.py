@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
-from ..kernel import bool_literal
-from .source import DTYPE, ELEMENT, EXTENT, SHORT, Sm90Library
+from ..kernel import ELEMENT, SHORT, bool_literal
+from .source import DTYPE, EXTENT, Sm90Library
 
 #: Bytes of shared memory that one block may use on sm_90.
 SHARED_MEMORY = 232448

@@ -75,15 +75,6 @@ def _tiles(w: Workload, device: Device) -> dict[int, ExpandTile]:
     return {place: tile for tile, place in found.items()}
 
 
-def why_not(kernel: ExpandDepthwiseKernel, swizzle: int, w: Workload, device: Device) -> str:
-    """Return why a launch cannot run a workload without objections; empty if it can."""
-    if w.op != "expand_depthwise" or kernel.dtype != w.dtype:
-        return f"{kernel.name} computes 1x1 and depthwise convolutions of {kernel.dtype}"
-    if swizzle in swizzles(w, device):
-        return ""
-    return f"swizzle {swizzle} is of other activations or another tile"
-
-
 #: Microseconds of a launch, and instructions of a thread for a microsecond of one block of an SM.
 _LAUNCH_US, _RATE = 2.0, 1.7e3
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ....ir.device import Device
 from ....ir.workload import Workload
+from ..kernel import ceil_div
 
 
 class Limit(NamedTuple):
@@ -60,33 +61,33 @@ class ExpandTile:
     @property
     def strips(self) -> int:
         """Strips of a row of outputs."""
-        return _up(self.width, STRIP)
+        return ceil_div(self.width, STRIP)
 
     def count(self, w: Workload) -> int:
         """Tiles of all images and channels."""
-        images = _up(w.n, self.images)
-        return images * self.across * self.down * _up(w.k, self.columns)
+        images = ceil_div(w.n, self.images)
+        return images * self.across * self.down * ceil_div(w.k, self.columns)
 
     def cost(self, w: Workload) -> int:
         """Instructions of a thread, roughly."""
         stride = w.stride[0]
         window = (STRIP - 1) * stride + w.r
         high = (self.height - 1) * stride + w.r
-        chunks = _up(min(high, w.h), self.rows) * (self.groups * 160 + 80)
+        chunks = ceil_div(min(high, w.h), self.rows) * (self.groups * 160 + 80)
         return 300 + chunks + high * (10 + 4 * window + 8 * w.taps // stride) + self.height * 40
 
 
 def shared_bytes(w: Workload, columns: int, groups: int) -> int:
     """Shared memory of a block: pixels, weights, wide pixels, filter, bias and barriers."""
     assert w.expansion is not None, w.key
-    slabs, pixels = _up(w.expansion.channels, 64), 64 * groups
+    slabs, pixels = ceil_div(w.expansion.channels, 64), 64 * groups
     narrow = slabs * (pixels + columns) * 128
     wide = pixels * (2 * columns + 16)
     return 1024 + narrow + wide + (w.taps + 1) * 4 * columns + 16
 
 
 def fits(w: Workload, limit: Limit) -> bool:
-    """Whether shared memory holds a chunk of so many pixels."""
+    """Return whether shared memory holds a chunk of so many pixels."""
     return shared_bytes(w, limit.columns, limit.pixels // 64) <= _MOST_SHARED
 
 
@@ -99,17 +100,17 @@ def resident(w: Workload, columns: int, groups: int) -> int:
 def tile_of(w: Workload, limit: Limit, device: Device) -> ExpandTile | None:
     """The tile within a limit that takes the least time; None where there is none."""
     together = resident(w, limit.columns, limit.pixels // 64) * device.sm_count
-    columns = _up(w.k, limit.columns)
+    columns = ceil_div(w.k, limit.columns)
     best: tuple[int, ExpandTile] | None = None
     for width in range(limit.units * STRIP, 0, -1):
         images = 1
-        while images * _up(width, STRIP) <= limit.units and (images == 1 or images <= w.n):
-            side = _up(w.n, images) * _up(w.q, width)
+        while images * ceil_div(width, STRIP) <= limit.units and (images == 1 or images <= w.n):
+            side = ceil_div(w.n, images) * ceil_div(w.q, width)
             for count in (1, 2, 3, 4, min(w.p, together // (side * columns))):
                 tile = _completed(w, limit, images, width, count) if count > 0 else None
                 if tile is None:
                     continue
-                cost = _up(side * tile.down * columns, together) * tile.cost(w)
+                cost = ceil_div(side * tile.down * columns, together) * tile.cost(w)
                 if best is None or cost < best[0]:
                     best = cost, tile
             images *= 2
@@ -117,18 +118,14 @@ def tile_of(w: Workload, limit: Limit, device: Device) -> ExpandTile | None:
 
 
 def _completed(w: Workload, limit: Limit, images: int, width: int, count: int) -> ExpandTile | None:
-    across = _up(w.q, width)
+    across = ceil_div(w.q, width)
     pitch = min(w.w, (width - 1) * w.stride[1] + w.s)
     most = min(_MOST_BOX, limit.pixels // (images * pitch))
-    if most < 1 or pitch > _MOST_BOX or _up(w.q, across) < width:
+    if most < 1 or pitch > _MOST_BOX or ceil_div(w.q, across) < width:
         return None
-    down = _up(w.p, _up(w.p, count))
-    height = _up(w.p, down)
+    down = ceil_div(w.p, ceil_div(w.p, count))
+    height = ceil_div(w.p, down)
     read = min(w.h, (height - 1) * w.stride[0] + w.r)
-    rows = _up(read, _up(read, most))
-    groups = _up(images * rows * pitch, 64)
+    rows = ceil_div(read, ceil_div(read, most))
+    groups = ceil_div(images * rows * pitch, 64)
     return ExpandTile(limit.columns, images, width, height, pitch, rows, across, down, groups)
-
-
-def _up(size: int, unit: int) -> int:
-    return -(-size // unit)

@@ -6,6 +6,7 @@ bottlenecks of residual networks, and squeeze-and-excitation blocks."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 from ....ir.device import Device
 from ....ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
@@ -40,16 +41,23 @@ from .stem import (
 NAME = "hopper"
 #: Most channels of the network's input for which the stem's kernels exist.
 STEM_CHANNELS = 4
-#: What rules out a workload of several operations.
-_WHOLE = {
-    "bottleneck": bottleneck.objections,
-    "expand_depthwise": expand_depthwise.objections,
-    "squeeze_excite": squeeze_excite.objections,
-    "stem": image.objections,
+_WholeKernel = BottleneckKernel | ExpandDepthwiseKernel | SqueezeExciteKernel | ImageConvKernel
+#: The rules and the kernel of each workload of several operations.
+_WHOLE: dict[str, tuple[ModuleType, type[_WholeKernel]]] = {
+    "bottleneck": (bottleneck, BottleneckKernel),
+    "expand_depthwise": (expand_depthwise, ExpandDepthwiseKernel),
+    "squeeze_excite": (squeeze_excite, SqueezeExciteKernel),
+    "stem": (image, ImageConvKernel),
 }
-_PROGRAMMATIC = (
-    *(BottleneckKernel, ExpandDepthwiseKernel, ImageConvKernel, SmallConvKernel),
-    SqueezeExciteKernel,
+#: The rules of each kernel for small batches.
+_SMALL: dict[type[SmallConvKernel], ModuleType] = {
+    HaloConvKernel: halo,
+    PointwiseConvKernel: pointwise,
+    SmallConvKernel: small,
+}
+_PROGRAMMATIC: tuple[type[Sm90Kernel], ...] = (
+    SmallConvKernel,
+    *(kernel for _, kernel in _WHOLE.values()),
 )
 
 
@@ -62,7 +70,7 @@ def sm90_backend(limit: int = 20) -> KernelBackend[Sm90Kernel]:
         libraries=("cuda", "kernels"),
         objections=_objections,
         launches=_launches,
-        why_not=_why_not,
+        why_not=why_not,
         workspace_bytes=space.workspace_bytes,
         kernel_from_json=kernel_from_json,
         limit=limit,
@@ -79,30 +87,20 @@ def _sliced(kernel: Sm90Kernel, workload: Workload) -> tuple[Sm90Kernel, frozens
 
 
 def is_stem(workload: Workload) -> bool:
-    """Whether a stem's kernel is meant for the workload rather than the general one."""
+    """Return whether a stem's kernel is meant for the workload rather than the general one."""
     return workload.c <= STEM_CHANNELS
 
 
 def is_small(workload: Workload) -> bool:
-    """Whether the kernel for small batches is meant for the workload."""
+    """Return whether the kernel for small batches is meant for the workload."""
     return workload.op == "matmul" or (workload.op == "fprop" and not is_stem(workload))
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    if workload.op == "stem":
-        kernel = ImageConvKernel(workload.dtype)
-        return [Launch(kernel, swizzle=swizzle) for swizzle in image.swizzles(workload, device)]
-    if workload.op == "expand_depthwise":
-        both = ExpandDepthwiseKernel(workload.dtype)
-        swizzles = expand_depthwise.swizzles(workload, device)
-        return [Launch(both, swizzle=swizzle) for swizzle in swizzles]
-    if workload.op == "bottleneck":
-        every = BottleneckKernel(workload.dtype)
-        return [Launch(every, swizzle=swizzle) for swizzle in bottleneck.swizzles(workload, device)]
-    if workload.op == "squeeze_excite":
-        block = SqueezeExciteKernel(workload.dtype)
-        swizzles = squeeze_excite.swizzles(workload, device)
-        return [Launch(block, swizzle=swizzle) for swizzle in swizzles]
+    if workload.op in _WHOLE:
+        rules, kernel = _WHOLE[workload.op]
+        swizzles = rules.swizzles(workload, device)
+        return [Launch(kernel(workload.dtype), swizzle=swizzle) for swizzle in swizzles]
     if is_small(workload):
         return small_launches(workload, device)
     find = space.stem_launches if is_stem(workload) else space.dgrad_launches
@@ -126,29 +124,23 @@ def small_launches(workload: Workload, device: Device) -> list[Launch]:
     return [launch for _, launch in sorted(found, key=lambda pair: pair[0])]
 
 
-def _why_not(launch: Launch, workload: Workload, device: Device) -> str:
-    """Whether the kernel is of the kind and the compiled sizes that the workload needs."""
-    if isinstance(launch.kernel, HaloConvKernel):
-        return halo.why_not(launch.kernel, launch.swizzle, workload)
-    if isinstance(launch.kernel, PointwiseConvKernel):
-        return pointwise.why_not(launch.kernel, launch.swizzle, workload)
-    if isinstance(launch.kernel, ExpandDepthwiseKernel):
-        return expand_depthwise.why_not(launch.kernel, launch.swizzle, workload, device)
-    if isinstance(launch.kernel, BottleneckKernel):
-        return bottleneck.why_not(launch.kernel, launch.swizzle, workload, device)
-    if isinstance(launch.kernel, SqueezeExciteKernel):
-        return squeeze_excite.why_not(launch.kernel, launch.swizzle, workload, device)
-    if isinstance(launch.kernel, ImageConvKernel):
-        return image.why_not(launch.kernel, launch.swizzle, workload, device)
-    if isinstance(launch.kernel, SmallConvKernel):
-        return small.why_not(launch.kernel, launch.swizzle, workload)
-    if _fits(launch.kernel, workload):
+def why_not(launch: Launch, workload: Workload, device: Device) -> str:
+    """Return why a launch cannot run a workload without objections; empty if it can."""
+    kernel, swizzle = launch.kernel, launch.swizzle
+    if workload.op in _WHOLE:
+        rules, kind = _WHOLE[workload.op]
+        if isinstance(kernel, kind) and kernel.dtype == workload.dtype:
+            fits = swizzle in rules.swizzles(workload, device)
+            return "" if fits else f"swizzle {swizzle} is of other activations or another tile"
+    if isinstance(kernel, SmallConvKernel):
+        return str(_SMALL[type(kernel)].why_not(kernel, swizzle, workload))
+    if isinstance(kernel, DgradKernel | StemKernel) and _fits(kernel, workload):
         return ""
-    return f"{launch.kernel.name} is of another operation or compiled for other sizes"
+    return f"{kernel.name} is of another operation or dtype, or compiled for other sizes"
 
 
 def _fits(kernel: DgradKernel | StemKernel, w: Workload) -> bool:
-    """Whether a kernel is of the family and the compiled sizes that a workload needs."""
+    """Return whether a kernel is of the family and the compiled sizes that a workload needs."""
     if isinstance(kernel, StemFpropKernel):
         size = (kernel.channels, kernel.filter_h, kernel.filter_w)
         relu = w.epilogue.activation == "relu"
@@ -190,7 +182,8 @@ def _objections(w: Workload, device: Device) -> Iterator[tuple[str, str]]:
             yield reason, "use the cudnn or cutlass backend"
         return
     if w.op in _WHOLE:
-        yield from _WHOLE[w.op](w)
+        rules, _ = _WHOLE[w.op]
+        yield from rules.objections(w)
         return
     if window:
         yield from _window_objections(w)

@@ -50,7 +50,7 @@ class HaloConvKernel(SmallConvKernel):
 
 @dataclass(frozen=True)
 class Cover:
-    """How tiles cover the outputs: as ``HaloTile`` in halo_conv_layout.cuh, which derives it."""
+    """The tiles that cover the outputs: ``HaloTile`` of halo_conv_layout.cuh, which derives it."""
 
     width: int
     height: int
@@ -100,8 +100,8 @@ def kernel_of(w: Workload) -> HaloConvKernel | None:
 
 
 def fits(tile: Tile, split: int, w: Workload) -> bool:
-    """Whether each block has a step, shared memory, as halo_conv_library.cuh lays it out, and the
-    grid the tiles."""
+    """Return whether each block has a step, shared memory, as halo_conv_library.cuh lays it out,
+    and the grid the tiles."""
     covered = cover(w, tile.rows)
     if covered is None or covered.tiles > MOST_TILES or split > small.steps(w):
         return False

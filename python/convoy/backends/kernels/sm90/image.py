@@ -77,12 +77,3 @@ def swizzles(w: Workload, device: Device) -> list[int]:
     activation = CHOSEN.index(w.epilogue.activation)
     few = w.pixels < 2 * TILES[0] * device.sm_count
     return [place * len(CHOSEN) + activation for place in sorted(tiles(w), reverse=few)]
-
-
-def why_not(kernel: ImageConvKernel, swizzle: int, w: Workload, device: Device) -> str:
-    """Return why a launch cannot run a workload without objections; empty if it can."""
-    if w.op != "stem" or kernel.dtype != w.dtype:
-        return f"{kernel.name} computes stems of {kernel.dtype}"
-    if swizzle in swizzles(w, device):
-        return ""
-    return f"swizzle {swizzle} is of another activation or tile"

@@ -1,5 +1,5 @@
-"""1x1 convolutions whose time is that of moving pixels, and products of matrices: libraries, rules
-and launches of ``pointwise_conv``."""
+"""1x1 convolutions whose time is that of moving pixels, and GEMMs: libraries, rules and
+launches of ``pointwise_conv``."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def kernel_of(w: Workload) -> PointwiseConvKernel | None:
 
 
 def fits(tile: Tile, w: Workload) -> bool:
-    """Whether shared memory, as pointwise_conv_config.cuh lays it out, holds all weights of the
-    tile and pixels of two."""
+    """Return whether shared memory, as pointwise_conv_config.cuh lays it out, holds all weights of
+    the tile and pixels of two."""
     chunks = -(-w.c // CHUNK)
     weights, stored = chunks * tile.columns * 128, GROUPS * (ROWS * tile.columns * 2 + 8)
     pixels = 2 * (chunks * ROWS * 128 + 16)
@@ -84,10 +84,10 @@ def guesses(w: Workload, device: Device) -> Iterator[tuple[float, int]]:
 
 
 #: Fitted to 1,046 measurements of 357 workloads on an H200, within 16%, in microseconds: a launch,
-#: and each 64 channels of the tile; of each tile of pixels that a block takes in turn a constant,
-#: each step of 16 input channels for 64 channels, each channel of the tile and each that there is.
+#: and each 64 channels of the tile; of each tile of pixels of a block a constant, each step
+#: of 16 input channels for 64 channels, each channel of the tile and each that there is.
 #: The first guess takes 1.4% longer than the best tile, the better of the first two 0.1%.
-_LAUNCH_US, _WIDTH_US, _TURN_US, _STEP_US, _COLUMN_US, _OUTPUT_US = (
+_LAUNCH_US, _WIDTH_US, _TILE_US, _STEP_US, _COLUMN_US, _OUTPUT_US = (
     0.7, 0.65, 0.86, 1.7e-2, 8.3e-4, 1.8e-3,
 )  # fmt: skip
 
@@ -96,7 +96,7 @@ def guess_us(tile: Tile, w: Workload, device: Device) -> float:
     """Time of a launch that starts when its predecessor has ended."""
     blocks, width = -(-w.k // tile.columns), tile.columns / 64
     together = device.sm_count * tile.blocks_of_sm
-    turns = max(1.0, -(-w.n * w.p * w.q // ROWS) * blocks / together)
-    turn = _TURN_US + -(-w.c // 16) * width * _STEP_US
-    turn += tile.columns * _COLUMN_US + w.k / blocks * _OUTPUT_US
-    return _LAUNCH_US + width * _WIDTH_US + turns * turn
+    tiles = max(1.0, -(-w.n * w.p * w.q // ROWS) * blocks / together)
+    tile_us = _TILE_US + -(-w.c // 16) * width * _STEP_US
+    tile_us += tile.columns * _COLUMN_US + w.k / blocks * _OUTPUT_US
+    return _LAUNCH_US + width * _WIDTH_US + tiles * tile_us

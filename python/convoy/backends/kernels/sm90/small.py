@@ -12,8 +12,8 @@ from ....ir.activation import ACTIVATIONS
 from ....ir.device import Device
 from ....ir.dtypes import DTYPE_BYTES
 from ....ir.workload import Workload
+from .. import kernel
 from ..cutlass.emit import GELU16, activation_literal, is_gelu16
-from . import source
 from .source import Sm90Library
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ SPLITS = (1, 2, 4, 8)
 MOST_OUTPUTS, MOST_EXACT_OUTPUTS = 1 << 23, 1 << 24
 #: Bytes of a pixel or filter that a step of the reduction takes.
 STEP_BYTES = 128
-ELEMENT = {**source.ELEMENT, "float32": "float", "tf32": "convoy::sm90::Tf32"}
-SHORT = {**source.SHORT, "float32": "f32", "tf32": "tf32"}
+ELEMENT = {**kernel.ELEMENT, "tf32": "convoy::sm90::Tf32"}
+SHORT = {**kernel.SHORT, "tf32": "tf32"}
 
 
 class Tile(NamedTuple):

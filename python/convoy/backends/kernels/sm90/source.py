@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import fields as checks
+from ....ir.dtypes import HALF_DTYPES
 from ..instance import ExportedTemplate, TemplateInstance
-
-ELEMENT = {"float16": "__half", "bfloat16": "__nv_bfloat16"}
-SHORT = {"float16": "f16", "bfloat16": "bf16"}
+from ..kernel import ELEMENT, SHORT
 
 
 class Sm90Library(TemplateInstance):
@@ -24,7 +23,7 @@ class Sm90Library(TemplateInstance):
         return ("-gencode=arch=compute_90a,code=sm_90a",)
 
 
-DTYPE = checks.one_of(tuple(ELEMENT))
+DTYPE = checks.one_of(HALF_DTYPES)
 EXTENT = checks.integer(1, 4096)
 
 

@@ -13,7 +13,7 @@ from ....ir.workload import Workload
 from .source import DtypeLibrary
 from .squeeze_excite_clusters import CLUSTERS, MOST_SHARED, cluster_of
 
-#: Activations of the first product, of the gates and of y. A swizzle is a place in each of these,
+#: Activations of the first GEMM, of the gates and of y. A swizzle is a place in each of these,
 #: the first one fastest, and in :data:`.squeeze_excite_clusters.CLUSTERS`.
 CHOSEN = (
     ("none", "relu", "clip", "silu", "hardswish", "gelu"),
@@ -54,7 +54,7 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
 
 
 def activations(w: Workload) -> tuple[str, str, str]:
-    """Those of the first product, of the gates and of y."""
+    """Return the activations of the first GEMM, of the gates and of y."""
     block = block_of(w)
     epilogues = (block.squeeze_epilogue, block.gate_epilogue, w.epilogue)
     squeeze, gate, y = (epilogue.activation for epilogue in epilogues)
@@ -77,12 +77,3 @@ def _places(w: Workload) -> list[int]:
         for place, blocks in enumerate(CLUSTERS)
         if w.n * blocks <= _MOST_BLOCKS and cluster_of(w, blocks).fits
     ]
-
-
-def why_not(kernel: SqueezeExciteKernel, swizzle: int, w: Workload, device: Device) -> str:
-    """Return why a launch cannot run a workload without objections; empty if it can."""
-    if w.op != "squeeze_excite" or kernel.dtype != w.dtype:
-        return f"{kernel.name} computes squeeze-and-excitation blocks of {kernel.dtype}"
-    if swizzle in swizzles(w, device):
-        return ""
-    return f"swizzle {swizzle} is of other activations, or of clusters that do not fit"

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from ....ir.device import Device
 from ....ir.squeeze_excite import block_of
 from ....ir.workload import Workload
+from ..kernel import ceil_div
 
 #: Thread blocks of an image, as ``kSqueezeClusters``.
 CLUSTERS = (1, 2, 4, 8, 16)
 #: Bytes of shared memory of a block, of its weights where they are kept there, and of those of a
-#: first product that each block computes for itself.
+#: first GEMM that each block computes for itself.
 MOST_SHARED, _MOST_WEIGHTS, _MOST_REPEATED = 226 << 10, 96 << 10, 48 << 10
 _THREADS = 512
 #: Channels of a vector, and least channels of a block where blocks share them.
@@ -25,7 +26,7 @@ _LAUNCH_US, _WAITING_US, _BLOCK_RATE, _MEMORY_RATE, _BLOCKS = 2.0, 2.0, 1e5, 3e6
 
 class Cluster(NamedTuple):
     """``SqueezeExciteParams``: the blocks of an image and the parts of its pixels; the vectors of 8
-    channels, the pixels and the results of the first product of a block; the channels of an image
+    channels, the pixels and the results of the first GEMM of a block; the channels of an image
     and all its results."""
 
     blocks: int
@@ -45,7 +46,7 @@ class Cluster(NamedTuple):
         floats = (*vectors, _VECTOR * _THREADS)
         weights = (2 * self.squeezed * self.all_channels, 2 * own * self.all_squeezed)
         kept = weights if sum(weights) <= _MOST_WEIGHTS else ()
-        return sum(_up(size, 16) * 16 for size in (*(4 * count for count in floats), *kept))
+        return sum(ceil_div(size, 16) * 16 for size in (*(4 * count for count in floats), *kept))
 
     @property
     def fits(self) -> bool:
@@ -54,13 +55,13 @@ class Cluster(NamedTuple):
 
     def guess_us(self, w: Workload, device: Device) -> float:
         """Time of a launch that starts when its predecessor has ended."""
-        turns = _up(w.n * self.blocks, _BLOCKS * device.sm_count)
+        waves = ceil_div(w.n * self.blocks, _BLOCKS * device.sm_count)
         block_us = 2 * _VECTOR * self.pixels * self.vectors / _BLOCK_RATE
-        return _LAUNCH_US + w.bytes_moved / _MEMORY_RATE + turns * (_WAITING_US + block_us)
+        return _LAUNCH_US + w.bytes_moved / _MEMORY_RATE + waves * (_WAITING_US + block_us)
 
 
 def cluster_of(w: Workload, blocks: int) -> Cluster:
-    """How so many blocks share an image: channels as long as each has some in a row, then
+    """Split an image between ``blocks``: its channels as long as each has some in a row, then its
     pixels."""
     squeezed, channel_parts = block_of(w).channels, blocks
     while channel_parts > 1 and w.c < _LEAST_CHANNELS * channel_parts:
@@ -70,13 +71,9 @@ def cluster_of(w: Workload, blocks: int) -> Cluster:
     return Cluster(
         blocks,
         pixel_parts,
-        _up(w.c // _VECTOR, channel_parts),
-        _up(w.h * w.w, pixel_parts),
-        squeezed if repeats else _up(squeezed, blocks),
+        ceil_div(w.c // _VECTOR, channel_parts),
+        ceil_div(w.h * w.w, pixel_parts),
+        squeezed if repeats else ceil_div(squeezed, blocks),
         w.c,
         squeezed,
     )
-
-
-def _up(size: int, unit: int) -> int:
-    return -(-size // unit)

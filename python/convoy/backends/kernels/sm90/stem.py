@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from ....errors import InvalidOption
 from ....ir import fields as checks
-from ..kernel import bool_literal
-from .source import DTYPE, ELEMENT, EXTENT, SHORT, Sm90Library, source_text
+from ..kernel import ELEMENT, SHORT, bool_literal
+from .source import DTYPE, EXTENT, Sm90Library, source_text
 
 #: Of stem_dgrad: largest filter and output channels.
 LARGEST_STEM_FILTER = 7

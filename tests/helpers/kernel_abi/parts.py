@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import TypeVar
 
-from ....errors import InvalidOption
-from ....ir.epilogue import Epilogue
-from ....ir.workload import Workload
+from convoy.errors import InvalidOption
+from convoy.ir.epilogue import Epilogue
+from convoy.ir.workload import Workload
 
 T = TypeVar("T")
 

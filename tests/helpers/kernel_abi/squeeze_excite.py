@@ -1,17 +1,15 @@
 """The kernel library of a squeeze-and-excitation block called from Python through its C ABI
-(``convoy/squeeze_excite_abi.h``).
-
-For checks and tests: the hot path is the C++ runtime's.
-"""
+(``convoy/squeeze_excite_abi.h``)."""
 
 from __future__ import annotations
 
 import ctypes
 
-from ....ir.squeeze_excite import image_of
-from ....ir.workload import Workload
-from ..library import Library, Shape
-from .problem_parts import clip, pointers, require
+from convoy.ir.squeeze_excite import image_of
+from convoy.ir.workload import Workload
+
+from .library import Library, Shape
+from .parts import clip, pointers, require
 
 
 class Problem(ctypes.Structure):

@@ -1,7 +1,4 @@
-"""A kernel library called from Python through its C ABI (``convoy/kernel_abi.h``).
-
-For checks and tests: the hot path is the C++ runtime's.
-"""
+"""A kernel library called from Python through its C ABI (``convoy/kernel_abi.h``)."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import functools
 import os
 from typing import TYPE_CHECKING, ClassVar
 
-from ...errors import CorruptArtefact, InvalidOption, LibraryMissing
-from ...ir.workload import Workload
-from .toolkit import find_toolkit
+from convoy.backends.kernels.toolkit import find_toolkit
+from convoy.errors import CorruptArtefact, InvalidOption, LibraryMissing
+from convoy.ir.workload import Workload
 
 if TYPE_CHECKING:
     from ctypes import _NamedFuncPointer as Function

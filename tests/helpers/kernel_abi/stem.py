@@ -1,16 +1,14 @@
-"""A stem's kernel library called from Python through its C ABI (``convoy/stem_abi.h``).
-
-For checks and tests: the hot path is the C++ runtime's.
-"""
+"""A stem's kernel library called from Python through its C ABI (``convoy/stem_abi.h``)."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 
-from ....ir.workload import Workload
-from ..library import Library, Shape
-from .problem_parts import require
+from convoy.ir.workload import Workload
+
+from .library import Library, Shape
+from .parts import require
 
 _FIELDS = (
     *("channels", "channels_last", "is_float32", "pool_h", "pool_w"),

@@ -1,17 +1,15 @@
 """The kernel library of a bottleneck called from Python through its C ABI
-(``convoy/bottleneck_abi.h``).
-
-For checks and tests: the hot path is the C++ runtime's.
-"""
+(``convoy/bottleneck_abi.h``)."""
 
 from __future__ import annotations
 
 import ctypes
 
-from ....ir.bottleneck import parts
-from ....ir.workload import Workload
-from ..library import Library, Shape
-from .problem_parts import clip, pointers, require
+from convoy.ir.bottleneck import parts
+from convoy.ir.workload import Workload
+
+from .library import Library, Shape
+from .parts import clip, pointers, require
 
 
 class Problem(ctypes.Structure):

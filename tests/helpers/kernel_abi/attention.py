@@ -1,16 +1,14 @@
-"""An attention library called from Python through its C ABI (``convoy/attention_abi.h``).
-
-For checks and tests: the hot path is the C++ runtime's.
-"""
+"""An attention library called from Python through its C ABI (``convoy/attention_abi.h``)."""
 
 from __future__ import annotations
 
 import ctypes
 
-from ....errors import InvalidOption
-from ....ir.attention import RowView
-from ....ir.workload import Workload
-from ..library import Library
+from convoy.errors import InvalidOption
+from convoy.ir.attention import RowView
+from convoy.ir.workload import Workload
+
+from .library import Library
 
 
 class View(ctypes.Structure):
