@@ -76,6 +76,39 @@ def test_gradients_run_eagerly(caplog: pytest.LogCaptureFixture) -> None:
     assert "no_grad" in str(made()[0])
 
 
+def test_a_module_that_turns_gradients_off_is_compiled() -> None:
+    net = nn.Linear(4, 4)
+    fast, made = compiled(torch.no_grad()(net.forward))
+    x = torch.randn(2, 4)
+    torch.testing.assert_close(fast(x), net(x).detach())
+    assert [s.reason for s in made()] == [""]
+
+
+def test_a_module_that_turns_gradients_on_runs_eagerly() -> None:
+    """As forces are computed: the gradient of an energy, in evaluation too."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)
+
+    def forces(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(net(x).sum(), x)[0]
+
+    fast, made = compiled(forces)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), forces(x))
+    assert "gradients are recorded" in next(s.reason for s in made() if s.heavy)
+
+
+def test_a_failed_trace_within_a_transform_leaves_nothing_behind() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    jacobians = torch.func.vmap(torch.func.jacrev(net))
+    fast, _ = compiled(jacobians)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), jacobians(x))
+
+
 def test_numbers_and_sizes_may_be_symbolic() -> None:
     """Dynamo hands over a symbolic number, such as an epsilon, in a tensor of float64."""
     net = Breaking().eval()

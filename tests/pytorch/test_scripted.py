@@ -75,14 +75,47 @@ def test_arguments_by_keyword() -> None:
         torch.testing.assert_close(fast(X, times=3), net(X, times=3), rtol=1e-4, atol=1e-5)
 
 
-def test_what_cannot_be_converted_is_named() -> None:
-    class Named(nn.Module):
+def test_loops_over_sizes_and_results_by_name() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-            found: dict[str, torch.Tensor] = {}
-            found["x"] = torch.relu(x)
+            found: dict[str, torch.Tensor] = {"y": self.attention(x, x, x)[0]}
+            for i in range(x.size(1)):
+                found["y"] = found["y"] * 0.5 + x[:, i : i + 1]
             return found
 
-    net = nn.Sequential(nn.ReLU(), torch.jit.script(Named()))
+    net = torch.jit.script(Rows().eval())
+    x = X[0].reshape(2, 9, 6)
+    fast = convoy.compile(net, x, cache=False)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_branches_on_values(sign: int) -> None:
+    class Signed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if bool(x.sum() > 0):
+                y = torch.relu(x)
+            else:
+                y = x - 1
+            return y
+
+    net, x = torch.jit.script(Signed()), sign * torch.rand(2, 3)
+    assert convoy.compile(net, x.abs(), cache=False)(x).equal(net(x))
+
+
+def test_what_cannot_be_converted_is_named() -> None:
+    class Grown(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            while bool(x.sum() < 9):
+                x = x.abs() * 2 + 1
+            return x
+
+    net = nn.Sequential(nn.ReLU(), torch.jit.script(Grown()))
     with pytest.raises(UnsupportedOp, match="the scripted module 1 "):
         convoy.compile(net, X, cache=False)
 

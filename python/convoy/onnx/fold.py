@@ -35,7 +35,7 @@ _NEVER = {
 
 def fold(call: Call) -> Any:
     """The value (a tuple of several) of a call of known tensors; None: emit it."""
-    if call.op not in _FOLDED or not _known(call):
+    if call.op not in _FOLDED or not _known(call) or "broadcast" in call.attrs:
         return None
     quick = _QUICK.get(call.op)
     if quick is not None and (found := quick(call)) is not None:

@@ -300,6 +300,8 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
         (_aten.__rshift__.Scalar, _aten.bitwise_right_shift.Tensor_Scalar),
         lambda x, count: torch.div(x, 2**count, rounding_mode="floor"),
     ),
+    # As traced scripts have it, with flags of cuDNN behind.
+    _aten._convolution.default: lambda *args: _aten.convolution.default(*args[:9]),
     _aten._int_mm.default: lambda a, b: torch.mm(a.to(torch.int32), b.to(torch.int32)),
     _aten._cdist_forward.default: _cdist,
     _aten._pdist_forward.default: _pdist,

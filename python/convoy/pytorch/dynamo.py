@@ -68,6 +68,8 @@ class Subgraph:
         calls = [n for one in graphs for n in one.nodes if n.op.startswith("call_")]
         self.operators, self.heavy = len(calls), sum(map(_is_heavy, calls))
         placeholders = graph.graph.find_nodes(op="placeholder")
+        # Dynamo makes another graph where the mode or arguments begin or cease to record.
+        self._records = any(map(_records, graph.graph.output_node().all_input_nodes))
         self._numbers = {i for i, node in enumerate(placeholders) if _is_number(node)}
         for i in self._numbers:
             _take_number(placeholders[i])
@@ -87,9 +89,7 @@ class Subgraph:
         """Run on all placeholders of the graph: weights, inputs, sizes and numbers."""
         if self._numbers:
             args = tuple(arg.item() if i in self._numbers else arg for i, arg in enumerate(args))
-        if torch.is_grad_enabled() and any(
-            isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args
-        ):
+        if self._records:
             return self._eager(args, "gradients are recorded; torch.no_grad() turns that off")
         if is_traced():
             return self._eager(args, "in a trace, or in forward-mode differentiation")
@@ -226,6 +226,12 @@ def _without_checkpoints(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def _is_weight(node: torch.fx.Node) -> bool:
     """Whether a placeholder is a parameter or buffer of a module."""
     return "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+
+
+def _records(result: torch.fx.Node) -> bool:
+    """Whether a result of a graph has a gradient, in the mode that the graph was traced in."""
+    value = result.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def _is_number(node: torch.fx.Node) -> bool:

@@ -85,10 +85,13 @@ def _export(flat: _Flat, tensors: tuple[torch.Tensor, ...], training: bool) -> E
     inference = torch.inference_mode(any(one.is_inference() for one in held) and not training)
     unchanged = restored(flat.function)
     with inference, torch.set_grad_enabled(training), quiet(), _unread(), unchanged:
+        depth = torch._C._functorch.get_dynamic_layer_stack_depth()
         try:
             program = torch.export.export(flat, tensors)
         except _FailedError as failed:
             raise failed.error from None
+        finally:  # a trace of vmap() or grad() that fails leaves its layers
+            torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
     if changed and not training:
         check_repeatable(flat.function, flat.arguments, tensors, changed)
     _leave_out_failures(program.graph)

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import UnsupportedOp
 from .refusal import untraceable
-from .structure import flatten
+from .structure import Structure, flatten, unflatten
 
 
 @contextmanager
@@ -53,14 +53,20 @@ class _Recorded(torch.nn.Module):
 
 
 class _Converted(torch.nn.Module):
-    """A converted module, called as the scripted one."""
+    """A converted module, called as the scripted one, with a result of its ``structure``."""
 
-    def __init__(self, module: torch.nn.Module, bind: Callable[..., tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        bind: Callable[..., tuple[Any, ...]],
+        structure: Structure,
+    ) -> None:
         super().__init__()
-        self.module, self.bind = module, bind
+        self.module, self.bind, self.structure = module, bind, structure
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.module(*self.bind(args, kwargs))
+        tensors, _ = flatten(self.module(*self.bind(args, kwargs)))
+        return unflatten(self.structure, tensors)
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -106,23 +112,35 @@ def _converted(
         rest = module.forward.schema.arguments[1 + len(args) :]
         return (*args, *(kwargs.get(one.name, one.default_value) for one in rest))
 
-    from torch._export.converter import TS2EPConverter
-
     try:
         if module.inlined_graph.findAllNodes("prim::ConstantMKLDNNTensor"):
             raise ValueError("weights in oneDNN's format, as of torch.jit.optimize_for_inference")
         given = bind(args, kwargs)
-        program = TS2EPConverter(module, given, {}).convert()
-        converted = _Converted(program.module(), bind)
         with torch.no_grad():
-            pair = (flatten(one(*args, **kwargs))[0] for one in (converted, module))
-        torch.testing.assert_close(*pair, rtol=1e-3, atol=1e-3, equal_nan=True)
+            results, structure = flatten(module(*args, **kwargs))
+            converted = _Converted(_graph(module, given), bind, structure)
+            got, _ = flatten(converted(*args, **kwargs))
+        torch.testing.assert_close(got, results, rtol=1e-3, atol=1e-3, equal_nan=True)
     except Exception as err:  # the converter raises errors of many kinds
         where = f" {name}" if name else ""
         reason = next(iter(str(err).splitlines()), "")
         raise UnsupportedOp(
             f"the scripted module{where} ({type(err).__name__}: {reason})",
-            "a scripted module of tensors that torch._export.converter converts",
+            "a scripted module that make_fx traces, or torch._export.converter converts",
             "Compile the module that was scripted.",
         ) from err
     return converted
+
+
+def _graph(module: torch.jit.ScriptModule, args: tuple[Any, ...]) -> torch.nn.Module:
+    """The operators that the interpreter of scripts calls, loops unrolled; where a branch depends
+    on values, what the converter of scripts makes of it, ``torch.cond``."""
+    from torch._export.converter import TS2EPConverter
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    try:
+        # Without gradients, attention is one operator; optimizations run operators of their own.
+        with torch.enable_grad(), torch.jit.optimized_execution(False):
+            return make_fx(module, pre_dispatch=True)(*args)
+    except RuntimeError:
+        return TS2EPConverter(module, args, {}).convert().module()

@@ -57,3 +57,18 @@ def test_other_transforms_are_refused() -> None:
     proto = network([("LinearRegressor", ["x"], "y", attrs)], values(3, 4))
     with pytest.raises(errors.UnsupportedOp, match="post_transform SOFTMAX"):
         run(proto, {"x": values(3, 4)})
+
+
+def test_missing_values_are_replaced() -> None:
+    x = values(3, 4)
+    x[1, 2] = np.nan
+    attrs = {"imputed_value_floats": [1.0, 2.0, 3.0, 4.0], "replaced_value_float": np.nan}
+    (got,) = run(network([("Imputer", ["x"], "y", attrs)], x), {"x": x})
+    np.testing.assert_array_equal(got, np.where(np.isnan(x), np.float32(3), x))
+
+
+def test_dictionaries_are_refused_with_the_tensor_before_them() -> None:
+    proto = network([("+Relu", ["x"], "p", {}), ("ZipMap", ["p"], "y", {})], values(3, 4))
+    proto.graph.node[0].op_type = "Relu"
+    with pytest.raises(errors.UnsupportedOp, match=r"outputs=\['p'\]"):
+        run(proto, {"x": values(3, 4)})

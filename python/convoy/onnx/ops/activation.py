@@ -68,6 +68,30 @@ def softplus(call: Call) -> Value:
     return call.do("Add", large, call.do("Log", call.do("Add", small, call.const(1))))
 
 
+@converter("ParametricSoftplus")
+def parametric_softplus(call: Call) -> Value:
+    inner = call.do("Softplus", call.do("Mul", call.value(0), call.const(call.attrs["beta"])))
+    return call.do("Mul", inner, call.const(call.attrs["alpha"]))
+
+
+@converter("ThresholdedRelu")
+def thresholded_relu(call: Call) -> Value:
+    above = call.do("Greater", call.value(0), call.const(call.attrs.get("alpha", 1.0)))
+    return call.do("Where", above, call.value(0), call.const(0))
+
+
+@converter("Affine")
+def affine(call: Call) -> Value:
+    scaled = call.do("Mul", call.value(0), call.const(call.attrs.get("alpha", 1.0)))
+    return call.do("Add", scaled, call.const(call.attrs.get("beta", 0.0)))
+
+
+@converter("ScaledTanh")
+def scaled_tanh(call: Call) -> Value:
+    inner = call.do("Tanh", call.do("Mul", call.value(0), call.const(call.attrs["beta"])))
+    return call.do("Mul", inner, call.const(call.attrs["alpha"]))
+
+
 @converter("Mish")
 def mish(call: Call) -> Value:
     """x * tanh(log(1 + exp(x))), in terms of exp alone: logarithms near 0 lose digits."""

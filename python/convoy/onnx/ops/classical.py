@@ -44,6 +44,16 @@ def binarizer(call: Call) -> Value:
     return call.cast(above, call.dtype())
 
 
+@converter("Imputer", domain=DOMAIN)
+def imputer(call: Call) -> Value:
+    """Replace missing values, NaN or a number, by that of the feature."""
+    kind = "float" if "imputed_value_floats" in call.attrs else "int64"
+    missing = call.const(call.attrs.get(f"replaced_value_{kind}", 0))
+    x = call.value(0)
+    found = call.do("IsNaN", x) if np.isnan(missing) else call.do("Equal", x, missing)
+    return call.do("Where", found, call.const(call.attrs[f"imputed_value_{kind}s"]), x)
+
+
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
 def array_feature_extractor(call: Call) -> Value:
     """Columns of the last axis; a vector is one row."""

@@ -73,6 +73,8 @@ def loop(call: Call) -> Value:
     carried = list(call.inputs[2:])
     count = len(carried)
     scanned: list[list[Value]] = [[] for _ in graph.output[1 + count :]]
+    # tf2onnx declares the number of the turn, a scalar of ONNX, as a vector.
+    one = (1,) * len(graph.input[0].type.tensor_type.shape.dim)
     turn = 0
     while turns is None or turn < turns:
         if isinstance(condition, np.ndarray) and not condition.any():
@@ -83,7 +85,7 @@ def loop(call: Call) -> Value:
                 "whose condition depends on the model's inputs",
                 "a known number of turns, and no results of each turn",
             )
-        results = body(call, graph, [np.array(turn, "int64"), condition, *carried])
+        results = body(call, graph, [np.full(one, turn, "int64"), condition, *carried])
         new = results[1 : 1 + count]
         if not known:  # after its end a loop keeps what it has
             new = [

@@ -16,9 +16,18 @@ from .interpolation import Axis, weights
 _MOST_TAPS = 8
 
 
+@converter("ImageScaler")
+def image_scaler(call: Call) -> Value:
+    """x * scale, and a bias for each channel."""
+    scaled = call.do("Mul", call.value(0), call.const(call.attrs.get("scale", 1.0)))
+    return call.do("Add", scaled, call.const(call.attrs["bias"]).reshape(-1, 1, 1))
+
+
 @converter("Upsample")
 def upsample(call: Call) -> Value:
     scales = call.attrs.get("scales")
+    if "height_scale" in call.attrs:  # before opset 7
+        scales = (1, 1, call.attrs["height_scale"], call.attrs["width_scale"])
     found = call.constant(1, "scales") if scales is None else np.array(scales, "float32")
     mode = str(call.attrs.get("mode", "nearest"))
     return call.do("Resize", call.value(0), None, found, mode=mode,

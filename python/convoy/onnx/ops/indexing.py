@@ -81,7 +81,12 @@ def _positions(call: Call, indices: Value, axes: tuple[int, ...]) -> Value:
     return call.do("ReduceSum", weighted, np.array([-1]), keepdims=0)
 
 
-@converter("Scatter", "ScatterElements")
+@converter("Scatter")
+def scatter(call: Call) -> Value:
+    return call.do("ScatterElements", *call.inputs, **call.attrs)
+
+
+@converter("ScatterElements")
 def scatter_elements(call: Call) -> Value:
     axis = call.axis(0)
     indices = _from_front(call, call.value(1), np.array(call.shape()[axis]))

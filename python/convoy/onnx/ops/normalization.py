@@ -12,8 +12,6 @@ from ..call import Call, Value, converter
 def batch_norm(call: Call) -> Value:
     """Normalize by the given statistics, in training by those of the batch. Before opset 14, one
     with further results is in training."""
-    if not call.attrs.get("spatial", 1):
-        raise call.unsupported("with spatial=0", "statistics for each channel")
     epsilon = float(call.attrs.get("epsilon", 1e-5))
     training = call.outputs > 1 if call.version < 14 else call.attrs.get("training_mode", 0)
     if call.rank() == 1:  # a batch without channels
@@ -27,6 +25,12 @@ def batch_norm(call: Call) -> Value:
         return _batch_norm_of_batch(call, epsilon)
     dtype = call.dtype()
     parts = [call.cast(call.value(i), dtype) for i in range(1, 5)]
+    if call.rank(1) > 1:  # spatial=0: statistics for each element
+        scale, shift, mean, variance = parts
+        deviation = call.do("Sqrt", call.do("Add", variance, call.const(epsilon)))
+        factor = call.do("Div", scale, deviation)
+        spread = call.do("Sub", call.value(0), mean)
+        return call.do("Add", call.do("Mul", spread, factor), shift)
     found = call.make("nn.batch_norm", call.x(), *parts, axis=1, epsilon=epsilon, training=False)
     return call.items(found, 1)[0]
 
@@ -120,9 +124,13 @@ def group_norm(call: Call) -> Value:
 
 @converter("MeanVarianceNormalization")
 def mean_variance_norm(call: Call) -> Value:
-    axes = np.array(call.attrs.get("axes", (0, 2, 3)))
+    """Before opset 9, flags choose the axes and leave the deviation out."""
+    across = call.attrs.get("across_channels", 0)
+    axes = np.array(call.attrs.get("axes", (0, 1, 2, 3) if across else (0, 2, 3)))
     x = call.value(0)
     spread = call.do("Sub", x, call.do("ReduceMean", x, axes))
+    if not call.attrs.get("normalize_variance", 1):
+        return spread
     variance = call.do("ReduceMean", call.do("Mul", spread, spread), axes)
     return call.do("Div", spread, call.do("Add", call.do("Sqrt", variance), call.const(1e-9)))
 

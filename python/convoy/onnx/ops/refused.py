@@ -16,13 +16,22 @@ _RANDOM = (
 
 @converter(*_BY_DATA)
 def sized_by_data(call: Call) -> Value:
-    """Refuse; the tensors of the model that it takes are where the model may end instead."""
+    raise _end_before(call, "is as large as the data has it", "results of known sizes")
+
+
+@converter("ZipMap", domain="ai.onnx.ml")
+def zip_map(call: Call) -> Value:
+    raise _end_before(call, "is dictionaries", "tensors")
+
+
+def _end_before(call: Call, got: str, expected: str) -> UnsupportedOp:
+    """The error that names the tensors which an operator takes, where the model may end instead."""
     nodes = [n for n in call.importer.model.graph.node if n.op_type != "Constant"]
     computed = {name for node in nodes for name in node.output}
     ends = [name for name in call.sources if name in computed]
-    raise UnsupportedOp(
-        f"ONNX operator {call.op} ({call.name!r}), whose result is as large as the data has it",
-        "results of known sizes",
+    return UnsupportedOp(
+        f"ONNX operator {call.op} ({call.name!r}), whose result {got}",
+        expected,
         f"End the model before it: outputs={ends or '[...]'} of convoy.from_onnx, "
         f"--end {shlex.quote(','.join(ends)) if ends else '...'} of the command.",
     )

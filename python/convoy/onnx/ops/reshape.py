@@ -97,6 +97,11 @@ def expand(call: Call) -> Value:
 
 @converter("Tile")
 def tile(call: Call) -> Value:
+    """Before opset 6, along one axis."""
+    if call.version < 6:
+        repeats = [1] * call.rank()
+        repeats[int(call.constant(2, "axis").item())] = int(call.constant(1, "repeats").item())
+        return call.make("tile", call.x(), repeats)
     return call.make("tile", call.x(), [int(n) for n in call.constant(1, "repeats")])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..call import Call, Value, converter
 
 
-@converter("Slice")
+@converter("Slice", "DynamicSlice")
 def slice_(call: Call) -> Value:
     """Bounds are clamped as Python's slices clamp them."""
     starts, ends = call.ints("starts", 1), call.ints("ends", 2)
@@ -76,7 +76,8 @@ def split(call: Call) -> Value:
 @converter("Pad")
 def pad(call: Call) -> Value:
     """Negative widths crop; reflections and repetitions are gathers along each axis."""
-    widths, rank = call.ints("pads", 1) or [], call.rank()
+    old_name = "paddings" if call.version < 2 else "pads"
+    widths, rank = call.ints(old_name, 1) or [], call.rank()
     axes = [a % rank for a in call.ints("axes", 3) or range(rank)]
     before, after = [0] * rank, [0] * rank
     for i, axis in enumerate(axes):
@@ -100,6 +101,16 @@ def pad(call: Call) -> Value:
     starts = [max(0, -n) for n in before]
     ends = [low[i] + sizes[i] + min(0, after[i]) + high[i] for i in range(rank)]
     return call.do("Slice", value, np.array(starts), np.array(ends))
+
+
+@converter("Crop")
+def crop(call: Call) -> Value:
+    """Cut images to a size, or borders (left, top, right, bottom) off them."""
+    left, top, right, bottom = call.attrs["border"]
+    _, _, height, width = call.shape()
+    rows, columns = call.attrs.get("scale", (height - top - bottom, width - left - right))
+    ends = np.array([top + rows, left + columns])
+    return call.do("Slice", call.value(0), np.array([top, left]), ends, np.array([2, 3]))
 
 
 def _constant(call: Call, value: Value, low: list[int], high: list[int], fill: float) -> Value:

@@ -203,12 +203,6 @@ def _activation(
     def apply(value: Value) -> Value:
         if clip is not None:
             value = call.do("Clip", value, call.const(-clip), call.const(clip))
-        if found == "Affine":
-            scaled = call.do("Mul", value, call.const(numbers["alpha"]))
-            return call.do("Add", scaled, call.const(numbers["beta"]))
-        if found == "ScaledTanh":
-            inner = call.do("Tanh", call.do("Mul", value, call.const(numbers["beta"])))
-            return call.do("Mul", inner, call.const(numbers["alpha"]))
         attrs: dict[str, Any] = numbers
         return call.do(found, value, **attrs)
 
