@@ -104,6 +104,17 @@ class TestGraphModule:
         want = np.maximum(PARAMS["b"][:, None, None] + np.zeros((1, 3, 6, 6), "float32"), 0)
         np.testing.assert_allclose(out.numpy(), want, 1e-6)
 
+    def test_zero_copy_of_functions_by_name(self, unbound: Any) -> None:
+        module = graph_executor.GraphModule(unbound["default"](tvm.cpu()))
+        module.set_input(**PARAMS)
+        data = tvm.runtime.tensor(DATA * 0)
+        out = tvm.runtime.tensor(np.zeros((1, 3, 6, 6), "float32"))
+        module.module["set_input_zero_copy"](0, data)
+        module["set_output_zero_copy"](0, out)
+        data.copyfrom(DATA)
+        module.module["run"]()
+        close([out.numpy()], expected()[:1])
+
     def test_what_is_known_of_inputs(self, unbound: Any) -> None:
         module = graph_executor.GraphModule(unbound["default"](tvm.cpu()))
         shapes, dtypes = module.get_input_info()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from convoy.errors import InvalidOption
+from convoy.graph_executor.graph_json import graph_json
 from convoy.graph_executor.module import Executor, GraphModule
 
 if TYPE_CHECKING:
     import tvm
 
-    from convoy.ir.artifact import TensorInfo
     from convoy.relay.module import IRModule
     from convoy.runtime.compiled import CompiledModule
 
@@ -53,11 +52,16 @@ class GraphExecutorFactoryModule:
         self.module, self.ir_mod, self.target, self.libmod_name = compiled, ir_mod, target, name
         self.function_metadata: dict[str, object] = {}
 
-    def __getitem__(self, item: str) -> Callable[..., Executor]:
-        if item == "debug_create":
-            return lambda name, *devices: self[name](*devices)
-        if item == "cuda_graph_create":  # all executors on a GPU replay one
-            return self._create
+    def __getitem__(self, item: str) -> Callable[..., Any]:
+        others: dict[str, Callable[..., Any]] = {
+            "debug_create": lambda name, *devices: self[name](*devices),
+            "cuda_graph_create": self._create,  # all executors on a GPU replay one
+            "get_graph_json": self.get_graph_json,
+            "get_graph_params": self.get_params,
+            "remove_params": self.get_lib,
+        }
+        if item in others:
+            return others[item]
         if item != self.libmod_name and self.ir_mod is not None:  # a file does not have the name
             raise InvalidOption(f"function '{item}' of the module", f"'{self.libmod_name}'")
         return self._create
@@ -104,12 +108,7 @@ class GraphExecutorFactoryModule:
 
     def get_graph_json(self) -> str:
         """Return inputs and outputs as JSON; the graph itself is inside the module."""
-        return json.dumps(
-            {
-                "inputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.inputs)],
-                "outputs": [[n, list(s), d] for n, s, d in _info(self.module.meta.outputs)],
-            }
-        )
+        return graph_json(self.module.meta)
 
     get_executor_config = get_graph_json
 
@@ -153,6 +152,11 @@ class GraphExecutorFactoryModule:
             archive.add(library, "library.so")
         return path
 
+    def save(self, file_name: str, fmt: str = "") -> NoReturn:
+        """Refuse: kernels, constants and the graph are one file."""
+        del fmt
+        raise InvalidOption(f"save('{file_name}')", "export_library", "It writes a shared object")
+
     def __iter__(self) -> Iterator[str | GraphExecutorFactoryModule | dict[str, object]]:
         warnings.warn(
             "legacy graph executor behavior of producing json / lib / params:"
@@ -161,10 +165,6 @@ class GraphExecutorFactoryModule:
             stacklevel=2,
         )
         return iter((self.get_graph_json(), self, self.get_params()))
-
-
-def _info(tensors: Iterable[TensorInfo]) -> list[tuple[str, tuple[int, ...], str]]:
-    return [(t.name, t.shape, t.dtype) for t in tensors]
 
 
 def create(

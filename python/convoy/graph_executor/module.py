@@ -24,10 +24,18 @@ class InputNotFound(InvalidOption, RuntimeError):
 
 
 class Executor:
-    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it."""
+    """One instance of a compiled graph on one device, as `lib["default"](dev)` returns it.
+
+    Attributes:
+        session: Runs the graph.
+        sources: Inputs of set_input_zero_copy, by index: read again before every run.
+        targets: Outputs that set_output_zero_copy asked for, by index.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.sources: dict[int, Value] = {}
+        self.targets: dict[int, tvm.runtime.Tensor] = {}
 
     def __getitem__(self, name: str) -> Callable[..., object]:
         module = GraphModule(self)
@@ -88,10 +96,6 @@ class GraphModule:
             raise InvalidOption(f"a {type(module).__name__}", 'what lib["default"](dev) returns')
         self.module = module
         self._session = module.session
-        # Outputs that set_output_zero_copy asked for, by index.
-        self._targets: dict[int, tvm.runtime.Tensor] = {}
-        # Inputs of set_input_zero_copy: read again before every run.
-        self._sources: dict[int, Value] = {}
 
     # ---- inputs
 
@@ -117,7 +121,7 @@ class GraphModule:
                 self._set(index, array)
 
     def _set(self, index: int, value: Value) -> None:
-        self._sources.pop(index, None)
+        self.module.sources.pop(index, None)
         self._session.set_input(index, self._cast(index, value))
 
     def _cast(self, index: int, value: Value) -> Value:
@@ -138,7 +142,7 @@ class GraphModule:
         for name, tensor in [(key, value), *params.items()]:
             index = self._need(name)
             self._session.set_input(index, tensor)  # checks shape and dtype
-            self._sources[index] = tensor
+            self.module.sources[index] = tensor
 
     def set_output_zero_copy(self, key: int | str, value: tvm.runtime.Tensor) -> None:
         """Write an output into a tensor after each following run."""
@@ -149,7 +153,7 @@ class GraphModule:
                 f"a tensor of {value.dtype}{tuple(value.shape)} for output {index}",
                 f"{info.dtype}{info.shape}",
             )
-        self._targets[index] = value
+        self.module.targets[index] = value
 
     def _output_index(self, key: int | str) -> int:
         names = [t.name for t in self._session.meta.outputs]
@@ -188,10 +192,10 @@ class GraphModule:
     def run(self, **input_dict: Value) -> None:
         """Run once, after setting the given inputs; returns before the device has finished."""
         self.set_input(**input_dict)  # type: ignore[arg-type]  # key= and value= as in TVM
-        for index, tensor in self._sources.items():
+        for index, tensor in self.module.sources.items():
             self._session.set_input(index, tensor)
         self._session.run()
-        for index, tensor in self._targets.items():
+        for index, tensor in self.module.targets.items():
             tensor.copyfrom(self._session.output(index))
 
     # ---- outputs and what is known of the graph

@@ -12,6 +12,7 @@ from convoy.relay import (
     build_module,
     dataflow_pattern,
     expr,
+    former_paths,
     frontend,
     function,
     ir_pass,
@@ -40,6 +41,7 @@ from convoy.relay.adt import (
     RefWrite,
     TypeData,
 )
+from convoy.relay.analysis import Feature, alpha_equal, detect_feature
 from convoy.relay.api import fromtext, parse, parse_expr
 from convoy.relay.ast import (
     Call,
@@ -66,9 +68,18 @@ from convoy.relay.loading import load_module
 from convoy.relay.module import IRModule, Module
 from convoy.relay.op import *  # noqa: F403
 from convoy.relay.params import load_param_dict, save_param_dict
-from convoy.relay.printer import astext
+from convoy.relay.printer import astext, pretty_print
 from convoy.relay.source import SourceName, Span
-from convoy.relay.transform.context import build_config
+from convoy.relay.transform.base import (
+    FunctionPass,
+    ModulePass,
+    Pass,
+    PassInfo,
+    Sequential,
+    function_pass,
+    module_pass,
+)
+from convoy.relay.transform.context import PassContext, build_config
 from convoy.relay.transform.pipeline import optimize
 from convoy.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from convoy.relay.types import (
@@ -150,8 +161,19 @@ __all__ = [
     "RefWriteWithFields",
     "frontend",
     "fromtext",
+    "Feature",
     "Function",
+    "alpha_equal",
+    "detect_feature",
     "FuncType",
+    "FunctionPass",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "Sequential",
+    "function_pass",
+    "module_pass",
     "GlobalVar",
     "If",
     "IncompleteType",
@@ -166,6 +188,7 @@ __all__ = [
     "optimize",
     "parse",
     "parse_expr",
+    "pretty_print",
     "qnn",
     "quantize",
     "save_json",
@@ -190,4 +213,5 @@ __all__ = [
     *op.__all__,
 ]
 
+former_paths.install("convoy")
 removed.install()

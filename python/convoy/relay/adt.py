@@ -174,6 +174,11 @@ class ADT(list[Any]):
         super().__init__(fields)
         self.tag = int(tag)
 
+    @property
+    def fields(self) -> list[Any]:
+        """The fields."""
+        return self
+
 
 class ConstructorValue(ADT):
     """A value of an algebraic data type.
@@ -189,11 +194,6 @@ class ConstructorValue(ADT):
     ) -> None:
         super().__init__(tag, fields)
         self.constructor = constructor
-
-    @property
-    def fields(self) -> list[Any]:
-        """The fields."""
-        return self
 
     def __repr__(self) -> str:
         name = self.constructor.name_hint if self.constructor is not None else f"tag {self.tag}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from convoy.errors import RelayTypeError
 from convoy.relay.schema import MANDATORY, AttrsClass, Field, op_schema
 from convoy.relay.source import nearest
 from convoy.relay.types import Any as DynamicDim
+from convoy.relay.types import Size
 
 # No attribute nests deeper than a list of pairs.
 _MAX_NESTING = 4
 
 
-class Int64(int):
+class Int64(Size):
     """An integer written `2i64` in text: it stays 64 bits wide when printed and saved."""
 
     __slots__ = ()
@@ -165,8 +167,14 @@ def complete_attrs(cls: AttrsClass, given: Mapping[str, Any], where: str) -> Att
                 + (" (it may be None)" if field.kind in ("expr", "array") else "")
             )
         else:
-            values[field.name] = field.default
+            values[field.name] = _default(field)
     return Attrs(cls, values)
+
+
+@cache
+def _default(field: Field) -> Any:
+    sizes = field.kind in ("expr", "array")
+    return _COERCE[field.kind](field.default) if sizes else field.default
 
 
 def _coerce(field: Field, value: Any, where: str) -> Any:
@@ -227,7 +235,10 @@ def _dtype(value: Any) -> str:
 
 
 def _expr(value: Any) -> int | None:
-    return None if value is None else _int(value)
+    if value is None or isinstance(value, Int64):
+        return value
+    number = _int(value)
+    return number if isinstance(number, Int64) else Size(number)
 
 
 def _element(value: Any, depth: int = 0) -> Any:

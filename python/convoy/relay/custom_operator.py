@@ -86,17 +86,12 @@ def _rule(name: str, relation: Relation) -> TypeRule:
     return infer
 
 
-def register(op_name: str, describe: str = "") -> CustomOp:
+def register(op_name: str) -> CustomOp:
     """Make an operator of a new name.
-
-    Args:
-        op_name: Its name.
-        describe: What it does, for readers.
 
     Raises:
         InvalidOption: An operator of this name exists.
     """
-    del describe
     if is_op(op_name):
         raise InvalidOption(f"Operator {op_name} is registered before", "a new name")
     define_schema(OpSchema(op_name, (), None))

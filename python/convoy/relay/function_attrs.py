@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from convoy.relay.types import Size
+
 
 class FunctionAttrs(dict[str, Any]):
     """Attributes of a function: `attrs["Composite"]` or `attrs.Composite`."""
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self[name]
+            value = self[name]
         except KeyError:
             raise AttributeError(f"the function has no attribute '{name}'") from None
+        return Size(value) if type(value) is int else value
 
     def get_int(self, key: str) -> int:
         """Return an attribute that is an integer."""

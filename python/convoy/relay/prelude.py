@@ -23,6 +23,15 @@ from convoy.relay.types import Dim
 
 _FILES = ("prelude.rly", "nat.rly", "core.rly")
 
+#: Types and constructors that were attributes of a prelude until TVM 0.7.
+_TYPES = {"l": "List", "nat": "nat", "optional": "Option", "tree": "Tree"}
+_CONSTRUCTORS = {
+    **dict.fromkeys(("cons", "nil"), "List"),
+    **dict.fromkeys(("none", "some"), "Option"),
+    **dict.fromkeys(("s", "z"), "nat"),
+    "rose": "Tree",
+}
+
 
 @register_library
 def import_from_std(mod: IRModule, file_name: str) -> None:
@@ -41,7 +50,8 @@ class Prelude:
     """The standard definitions, added to a module.
 
     Each function is an attribute: `prelude.map`, `prelude.length`; types and constructors are
-    those of `prelude.mod.get_type("List")`.
+    those of `prelude.mod.get_type("List")`, and attributes under their names of TVM 0.6:
+    `prelude.l`, `prelude.cons`.
 
     Args:
         mod: The module; None for a new one.
@@ -56,8 +66,13 @@ class Prelude:
             import_from_std(self.mod, "prelude.rly")
             define_elements(self.mod)
 
-    def __getattr__(self, name: str) -> GlobalVar:
+    def __getattr__(self, name: str) -> Any:
         mod = self.__dict__["mod"]
+        if name in _TYPES:
+            return mod.get_type(_TYPES[name])[0]
+        if name in _CONSTRUCTORS:
+            _, *constructors = mod.get_type(_CONSTRUCTORS[name])
+            return next(c for c in constructors if c.name_hint.lower().startswith(name))
         if name not in mod:
             raise AttributeError(f"the prelude has no {name}")
         return mod.get_global_var(name)

@@ -55,6 +55,13 @@ def astext(node: IRModule | Expr, show_meta_data: bool = True) -> str:
     return text
 
 
+def pretty_print(node: object) -> str:
+    """Print a module or an expression without version and metadata; anything else as `str`."""
+    if not isinstance(node, (IRModule, Expr)):
+        return str(node)
+    return astext(node, False).removeprefix(VERSION_LINE)
+
+
 @dataclass
 class _Block:
     """The lines of one `{ ... }` so far."""

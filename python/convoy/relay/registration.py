@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from convoy.relay.ast import Op
 from convoy.relay.ast import op as get
 from convoy.relay.custom_compute import (
     OpStrategy,
@@ -16,7 +17,8 @@ from convoy.relay.custom_compute import (
     register_schedule,
     register_strategy,
 )
-from convoy.relay.custom_operator import register
+from convoy.relay.custom_operator import register as _make
+from convoy.relay.schema import is_op
 
 
 class OpPattern:
@@ -41,6 +43,22 @@ def register_op_attr(
         return found
 
     return register if value is None else register(value)
+
+
+def register(op_name: str, describe: str = "", value: Any = None, level: int = 10) -> Any:
+    """Make an operator of a new name; of a known one, register an attribute as in TVM 0.6.
+
+    Args:
+        op_name: The operator.
+        describe: What it does, for readers; the key of the attribute.
+        value, level: Of the attribute; see `register_op_attr`.
+
+    Raises:
+        InvalidOption: An operator of this name exists, and `describe` is no key.
+    """
+    if is_op(op_name) and describe and " " not in describe:
+        return register_op_attr(op_name, describe, value, level)
+    return _make(op_name)
 
 
 def _registering(attr_key: str, what: str) -> Callable[..., Any]:
@@ -75,6 +93,9 @@ register_infer_correct_layout = _registering(
     "FInferCorrectLayout",
     "a function `(attrs, new_in_layouts, old_in_layouts, old_in_types)` for passes over layouts",
 )
+register_qnn_legalize = _registering(
+    "FTVMQnnLegalize", "a function `(attrs, inputs, types)` for `relay.qnn.transform.Legalize`"
+)
 register_gradient = _registering("FPrimalGradient", "a function `(call, grad)` of gradients")
 register_pattern = _registering("TOpPattern", "an OpPattern")
 register_stateful = _registering("TOpIsStateful", "whether an operator has a state")
@@ -90,6 +111,7 @@ def register_injective_schedule(op_name: str, level: int = 10) -> None:
 register_broadcast_schedule = register_reduce_schedule = register_injective_schedule
 
 __all__ = [
+    "Op",
     "OpPattern",
     "OpStrategy",
     "get",
@@ -108,6 +130,7 @@ __all__ = [
     "register_op_attr",
     "register_optional_fake_quantization_to_integer",
     "register_pattern",
+    "register_qnn_legalize",
     "register_reduce_schedule",
     "register_schedule",
     "register_shape_func",

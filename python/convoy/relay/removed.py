@@ -47,6 +47,9 @@ class Removed:
         """Let a class be derived; making one of it is a use."""
         return (type("Removed", (), {"__init__": lambda *args, **kwargs: self._refuse()}),)
 
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
     def __enter__(self) -> NoReturn:
         self._refuse()
 

@@ -65,7 +65,10 @@ REMOVED = {
     **{f"relay.op.contrib.{name}": _LIBRARIES for name in _COMPILERS},
     **{
         f"target.{name}": _DEVICES
-        for name in ("arm_cpu", "bifrost", "hexagon", "intel_graphics", "mali", "rocm", "vta")
+        for name in (
+            "arm_cpu", "bifrost", "hexagon", "intel_graphics", "mali", "micro", "opengl", "rasp",
+            "riscv_cpu", "rocm", "vta",
+        )
     },
     "contrib.hexagon": _DEVICES,
     "contrib.ethosu": _DEVICES,
@@ -75,6 +78,8 @@ REMOVED = {
         for name in ("DotPlotter", "DotVizParser", "dot")
     },
     "lower": _EXPRESSIONS,
+    "hybrid": _EXPRESSIONS,
+    "relay.hybrid": "relay.ScopeBuilder and relay.parse write functions",
     **{
         f"tir.{name}": _EXPRESSIONS
         for name in (
@@ -124,15 +129,17 @@ REMOVED = {
     "WorkspaceMemoryPools": _DEVICES,
     "WorkspacePoolInfo": _DEVICES,
     "ir.memory_pools": _DEVICES,
-    "relay.analysis.analysis": "Its functions are those of relay.analysis",
     "relax.TensorStructInfo": "Relax has relax.TensorType today",
     **{
         f"relay.{name}": _INTERNALS
         for name in (
             "StaticMemoryPlan", "StorageInfo", "TempExpr", "SpanCheck", "SequentialSpan",
-            "analysis._ffi_api", "analysis.operations_distribution", "analysis.sparse_conv2d",
-            "analysis.sparse_dense", "copy_shape_func", "dataflow_pattern.register_df_node",
-            "op._make", "op.memory", "op.nn._make", "op.vm", "quantize.QAnnotateKind",
+            "analysis._ffi_api", "analysis.context_analysis", "analysis.operations_distribution",
+            "analysis.sparse_conv2d", "analysis.sparse_dense", "copy_shape_func",
+            "dataflow_pattern.register_df_node", "op._make", "op._reduce", "op._tensor",
+            "op._tensor_grad", "op._transform", "op.bitpack", "op.dyn", "op.memory", "op.nn._make",
+            "op.nn._nn", "op.vm", "quantize.QAnnotateKind",
+            "quantize._partition",
             "quantize.QuantizeContext", "quantize.kind2str", "quantize.partition",
             "quantize.quantize_context", "transform._ffi_api", "transform.suffixes",
             "op.vision.all_class_nms_shape_func", "op.vision.compute_roi_pool",
@@ -148,13 +155,18 @@ REMOVED = {
     "relay.op.nn.contrib_conv2d_winograd_nnpack_weight_transform": _WINOGRAD,
     "relay.op.annotation.function_on_device": _VALUES,
     "relay.collage": "convoy.place selects kernels by measured cost",
-    "relay.frontend.ChangeDatatype": "relay.transform.ToMixedPrecision and recast write casts",
+    **{
+        f"relay.frontend.{name}": "relay.transform.ToMixedPrecision and recast write casts"
+        for name in ("ChangeDatatype", "change_datatype")
+    },
     **{
         f"relay.frontend.{name}": _IMPORTERS
         for name in (
-            "common.StrAttrsDict", "common.set_span", "darknet", "mxnet_qnn_op_utils",
-            "onnx.get_info", "pytorch_utils", "tensorflow2", "tflite.OperatorConverter",
-            "tflite.get_pad_value",
+            "common.StrAttrsDict", "common.set_span", "from_nnvm", "mxnet_qnn_op_utils",
+            "nnvm_common", "onnx.GraphProto", "onnx.OnnxOpConverter", "onnx.get_info",
+            "pytorch.PyTorchOpConverter", "pytorch.get_graph_input_names", "pytorch_utils",
+            "tensorflow2", "tensorflow_parser", "tflite.OperatorConverter",
+            "tflite.get_pad_value", "tflite.get_tensor_name",
         )
     },
     **{
@@ -163,7 +175,7 @@ REMOVED = {
     },
     **{
         f"relay.testing.{name}": "relay.create_executor runs an expression"
-        for name in ("py_converter", "run_as_python")
+        for name in ("py_converter", "run_as_python", "to_python")
     },
     **{
         f"relay.transform.{name}": remedy
@@ -171,13 +183,11 @@ REMOVED = {
             "relay.create_executor and relay.vm.compile run closures as they are": (
                 "Defunctionalization", "ToCPS", "to_cps", "un_cps",
             ),
+            _VALUES: ("RewriteAnnotatedOps",),
             "relay.nn.sparse_dense and sparse_conv2d take the parts of a sparse matrix": (
                 "Conv2dToSparse", "Conv2dToSparse2", "DenseToSparse",
             ),
             "relay.transform.FoldConstant computes transposed weights": ("SimplifyFCTranspose",),
-            "relay.transform.CombineParallelDense and CombineParallelConv2D do so": (
-                "BatchingOps",
-            ),
             "convoy.place selects kernels by measured cost": (
                 "CapturePostDfsIndexInSpans", "CollagePartition",
             ),
@@ -185,7 +195,10 @@ REMOVED = {
                 "InlineCompilerFunctionsBoundTo", "MarkCompilerFunctionsAsExtern",
                 "OutlineCompilerFunctionsWithExistingGlobalSymbols",
             ),
-            "Convoy plans memory when it compiles": ("ManifestAlloc", "ManifestLifetimes"),
+            "Convoy plans memory when it compiles": (
+                "LiftConstants", "ManifestAlloc", "ManifestLifetimes", "MemoryPlan", "memory_alloc",
+                "memory_plan",
+            ),
         }.items()
         for name in passes
     },

@@ -17,7 +17,7 @@ def _add(cls: type, **members: Any) -> None:
 
 
 def add_members() -> None:
-    """Add `asnumpy` and `to_dlpack` to tensors, `device_type` and `device_id` to devices."""
+    """Add those of tensors, devices and targets."""
     _add(
         type(tvm.cpu(0)),
         device_type=property(lambda self: self.dlpack_device_type()),
@@ -28,4 +28,11 @@ def add_members() -> None:
         asnumpy=lambda self: self.numpy(),
         to_dlpack=lambda self: self.__dlpack__(),
         ctx=property(lambda self: self.device),
+    )
+    _add(
+        tvm.target.Target,
+        device_name=property(lambda self: str(self.attrs.get("device", ""))),
+        max_num_threads=property(lambda self: int(self.attrs.get("max_num_threads", 1))),
+        model=property(lambda self: str(self.attrs.get("model", "unknown"))),
+        target_name=property(lambda self: str(self.kind.name)),
     )

@@ -53,7 +53,8 @@ class Scatter:
     def supported(self) -> bool:
         shapes = (self.shape, self.indices, self.updates)
         sizes = [math.prod(shape) for shape in shapes]
-        dtypes = {"update": (self.dtype,), "mul": ()}.get(self.reduction, (*_FLOATS, "int32"))
+        met = dict.fromkeys(("add", "max", "min"), (*_FLOATS, "int32"))
+        dtypes = {"update": (self.dtype,), **met}.get(self.reduction, ())
         return min(sizes) > 0 and max(sizes) <= MOST and self.dtype in dtypes
 
     @property

@@ -169,6 +169,47 @@ def test_scripted_control_flow() -> None:
         check(model, graph, [torch.randn(2, 4), torch.tensor([value])])
 
 
+@torch.jit.script
+def _new_tensors(x: torch.Tensor):
+    none: list[float] = []
+    rows, columns = x.shape[0], x.shape[1]
+    sizes = torch.tensor([rows, columns], dtype=torch.float32)
+    chosen = x.index_select(1, torch.tensor([0, 2]))
+    pairs = torch.tensor([[1.0, 2.0], [3.0, 4.0]]) @ x
+    empty, half = torch.tensor(none), torch.as_tensor(x, dtype=torch.float16)
+    return sizes, chosen, pairs, empty, half, torch.tensor(rows > 1), torch.scalar_tensor(rows)
+
+
+def test_scripted_new_tensors() -> None:
+    check(_new_tensors, _new_tensors, [torch.randn(2, 3)])
+
+
+def _counts(x: torch.Tensor):
+    distinct = torch.unique(x, return_inverse=True, return_counts=True)
+    weights = torch.arange(6).reshape(x.shape) * 0.5
+    many = torch.bincount(x[0], minlength=9), torch.bincount(x[1]), torch.bincount(x[1], weights[1])
+    return *distinct, *many, torch._shape_as_tensor(x) + x[0, :2]
+
+
+def test_counts() -> None:
+    x = torch.tensor([[3, 0, 3], [1, 4, 1]])
+    mod, params = relay.frontend.from_pytorch(torch.jit.trace(_counts, x), infos([x]))
+    got = relay.create_executor("vm", mod=mod).evaluate()(x.numpy(), **params)
+    for found, wanted in zip(got, _counts(x), strict=True):
+        assert found.dtype == str(wanted.dtype).removeprefix("torch.")
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
+@pytest.mark.parametrize("options", [{}, {"win_length": 11, "normalized": True, "center": False}])
+def test_stft(options: dict[str, Any]) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        window = torch.hann_window(options.get("win_length", 16))
+        return torch.stft(x, 16, 5, window=window, return_complex=False, **options)
+
+    x = torch.randn(2, 40)
+    check(model, torch.jit.trace(model, x), [x])
+
+
 class Branches(nn.Module):
     """Writes in place inside of branches, of loops, and through views."""
 

@@ -104,6 +104,13 @@ def test_not_a_pass() -> None:
         transform.function_pass(lambda func, mod, ctx: func)
 
 
+def test_types_of_expressions() -> None:
+    x = relay.var("x", shape=(2, 3))
+    found = [transform.InferTypeLocal(e) for e in (x, relay.sum(x, 1), relay.Function([x], x))]
+    assert [str(t) for t in found[:2]] == ["Tensor[(2, 3), float32]", "Tensor[(2), float32]"]
+    assert found[2].ret_type == found[0]
+
+
 def test_trace_is_called_around_passes() -> None:
     seen: list[tuple[str, bool]] = []
     with relay.build_config(trace=lambda mod, info, before: seen.append((info.name, before))):

@@ -16,6 +16,8 @@ from convoy.relay.visit import post_order
 
 SHAPE = (1, 8, 10, 10)
 
+RNG = np.random.default_rng(7)
+
 
 def network() -> relay.Function:
     """Branches, slices, splits, padding, statistics and broadcasts around convolutions."""
@@ -117,6 +119,30 @@ def test_channels_in_blocks(expected: list[np.ndarray]) -> None:
     layouts = [c.attrs.data_layout for c in calls(mod, "nn.conv2d")]
     assert sorted(layouts) == ["NCHW", "NCHW4c", "NCHW4c"]
     check(mod, expected)
+
+
+def test_filters_that_no_block_divides() -> None:
+    x = relay.var("x", shape=(1, 4, 5, 5))
+    weight = RNG.uniform(-1, 1, (3, 4, 1, 1)).astype("float32")
+    data = RNG.uniform(-1, 1, (1, 4, 5, 5)).astype("float32")
+    made = relay.nn.bias_add(relay.nn.conv2d(x, relay.const(weight)), relay.const([1.0, 2.0, 3.0]))
+    mod = tvm.IRModule.from_expr(relay.Function([x], made))
+    mod = transform.ConvertLayout({"nn.conv2d": ["NCHW2c", "default"]})(transform.InferType()(mod))
+    got = relay.create_executor("graph", mod=mod).evaluate()(data).numpy()
+    want = np.einsum("nchw,oc->nohw", data, weight[..., 0, 0]) + np.arange(1, 4)[:, None, None]
+    np.testing.assert_allclose(got, want, 1e-5, 1e-5)
+
+
+def test_functions_of_earlier_versions() -> None:
+    """Until TVM 0.7 the function did not get the type of the result."""
+
+    def alter(attrs: Any, inputs: Any, tinfos: Any) -> Any:
+        return relay.nn.conv2d(relay.negative(inputs[0]), inputs[1], **attrs)
+
+    x, w = relay.var("x", shape=(1, 2, 3, 3)), relay.var("w", shape=(2, 2, 1, 1))
+    with TempOpAttr("nn.conv2d", "FTVMAlterOpLayout", alter):
+        mod = transform.AlterOpLayout()(tvm.IRModule.from_expr(relay.nn.conv2d(x, w)))
+    assert mod["main"].body.args[0].op.name == "negative"
 
 
 def test_rule_of_a_user() -> None:

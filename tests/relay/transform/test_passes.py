@@ -81,6 +81,10 @@ PASSES: dict[str, tuple[list[Callable[[], Any]], Callable[[list[str]], bool]]] =
         ],
         lambda n: n.count("nn.conv2d") == 2 and "nn.batch_matmul" in n and "nn.dense" not in n,
     ),
+    "combine all": (
+        [transform.BatchingOps],
+        lambda n: n.count("nn.conv2d") == 2 and "nn.batch_matmul" in n,
+    ),
     "combine flat": (
         [lambda: transform.CombineParallelDense(3, to_batch=False)],
         lambda n: n.count("nn.dense") == 1,

@@ -28,11 +28,13 @@ from convoy.relay.analysis.variables import (
     free_type_vars,
 )
 from convoy.relay.cases import unmatched_cases
-from convoy.relay.equality import assert_structural_equal as assert_alpha_equal
-from convoy.relay.equality import structural_equal as alpha_equal
+from convoy.relay.equality import assert_structural_equal, structural_equal
 from convoy.relay.hashing import structural_hash
 from convoy.relay.transform.byoc.regions import AnnotatedRegionSet
 from convoy.relay.visit import bound_vars, free_vars, post_order_visit
+
+assert_alpha_equal = assert_graph_equal = assert_structural_equal
+alpha_equal = graph_equal = structural_equal
 
 __all__ = [
     "AnnotatedRegionSet",
@@ -42,6 +44,7 @@ __all__ = [
     "all_vars",
     "alpha_equal",
     "assert_alpha_equal",
+    "assert_graph_equal",
     "bound_type_vars",
     "bound_vars",
     "check_basic_block_normal_form",
@@ -55,6 +58,7 @@ __all__ = [
     "free_type_vars",
     "free_vars",
     "get_calibration_data",
+    "graph_equal",
     "get_total_mac_number",
     "list_fake_quantized_op_freqs",
     "list_op_freqs",

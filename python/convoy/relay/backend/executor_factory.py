@@ -2,4 +2,12 @@
 
 from convoy.graph_executor import GraphExecutorFactoryModule
 
-__all__ = ["GraphExecutorFactoryModule"]
+ExecutorFactoryModule = GraphExecutorFactoryModule
+AOTExecutorFactoryModule = GraphRuntimeFactoryModule = GraphExecutorFactoryModule
+
+__all__ = [
+    "AOTExecutorFactoryModule",
+    "ExecutorFactoryModule",
+    "GraphExecutorFactoryModule",
+    "GraphRuntimeFactoryModule",
+]

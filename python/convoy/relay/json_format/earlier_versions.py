@@ -109,7 +109,7 @@ _GONE = {
 }
 
 
-def _resized(values: Values) -> Values:
+def resized(values: Values) -> Values:
     """Renew the attributes of a resize: nearest neighbors rounded by the mode, from corners."""
     aligned = values.pop("align_corners", None)
     mode = values["coordinate_transformation_mode"]
@@ -125,8 +125,8 @@ def _resized(values: Values) -> Values:
 _RENEW: dict[str, Callable[[Values], tuple[str, Values]]] = {
     "ScatterAttrs": lambda values: ("ScatterElementsAttrs", values),
     "ScatterAddAttrs": lambda values: ("ScatterElementsAttrs", {**values, "reduction": "add"}),
-    "ResizeAttrs": lambda values: ("Resize2DAttrs", _resized(values)),
-    "Resize3dAttrs": lambda values: ("Resize3DAttrs", _resized(values)),
+    "ResizeAttrs": lambda values: ("Resize2DAttrs", resized(values)),
+    "Resize3dAttrs": lambda values: ("Resize3DAttrs", resized(values)),
 }
 
 # ---- fields that became the last argument in 0.8

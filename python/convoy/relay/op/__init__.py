@@ -7,7 +7,6 @@ defaults of the text format (alpha of leaky_relu, transpose_b of batch_matmul, .
 
 from convoy.relay.builder import const
 from convoy.relay.op import annotation, contrib, image, nn, op, random, strategy, tensor, vision
-from convoy.relay.op import transform as transform
 from convoy.relay.op.op import *  # noqa: F403
 from convoy.relay.op.tensor import *  # noqa: F403
 

@@ -128,6 +128,18 @@ def scatter_elements(
     return make_call("scatter_elements", data, indices, updates, axis=axis, reduction=reduction)
 
 
+@builder("scatter")
+def scatter(data: Expr, indices: Expr, updates: Expr, axis: int = 0) -> Call:
+    """Write updates at indices: the name of scatter_elements until TVM 0.11."""
+    return scatter_elements(data, indices, updates, axis)
+
+
+@builder("scatter_add")
+def scatter_add(data: Expr, indices: Expr, updates: Expr, axis: int = 0) -> Call:
+    """Add updates at indices: scatter_elements with this reduction until TVM 0.11."""
+    return scatter_elements(data, indices, updates, axis, "add")
+
+
 @builder("scatter_nd")
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, mode: str = "update") -> Call:
     """Write updates at coordinates, which are along the first axis of `indices`."""

@@ -8,6 +8,7 @@ calibration finds; what lies between is computed in integers as far as rules for
 `relay.transform.FakeQuantizationToInteger`).
 """
 
+from convoy.relay.binding import bind_params_by_name as _bind_params
 from convoy.relay.quantize.config import QConfig, current_qconfig, qconfig
 from convoy.relay.quantize.passes import (
     annotate,
@@ -18,6 +19,7 @@ from convoy.relay.quantize.passes import (
 )
 
 __all__ = [
+    "_bind_params",
     "QConfig",
     "annotate",
     "calibrate",

@@ -37,11 +37,17 @@ from convoy.relay.testing.checks import (
     run_opt_pass,
 )
 from convoy.relay.testing.init import Constant, Initializer, Xavier, create_workload
-from convoy.relay.testing.nat import count, make_nat_expr, make_nat_value
+from convoy.relay.testing.nat import (
+    add_nat_definitions,
+    count,
+    make_nat_expr,
+    make_nat_value,
+)
 
 __all__ = [
     "byoc",
     "Prelude",
+    "add_nat_definitions",
     "count",
     "make_nat_expr",
     "make_nat_value",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from convoy.relay.adt import ConstructorValue
 from convoy.relay.ast import Call, Expr
-from convoy.relay.prelude import Prelude
+from convoy.relay.prelude import Prelude, import_from_std
+
+
+def add_nat_definitions(prelude: Prelude) -> None:
+    """Add the type and its functions to the prelude's module."""
+    if "nat_double" not in prelude.mod:
+        import_from_std(prelude.mod, "nat.rly")
 
 
 def count(prelude: Prelude, n: ConstructorValue) -> int:

@@ -52,6 +52,7 @@ from convoy.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from convoy.relay.transform.functions import EtaExpand, Inline, LambdaLift
 from convoy.relay.transform.fuse_ops import DefuseOps, FuseOps
 from convoy.relay.transform.infer_type import InferType, InferTypeLocal
+from convoy.relay.transform.instrument import PrintIR
 from convoy.relay.transform.layouts import AlterOpLayout, ConvertLayout, LayoutConfig
 from convoy.relay.transform.lazy_gradient_init import LazyGradientInit
 from convoy.relay.transform.legalize import Legalize
@@ -76,6 +77,7 @@ from convoy.relay.transform.unused_functions import RemoveUnusedFunctions
 
 __all__ = [
     "AnnotateSpans",
+    "BatchingOps",
     "BackwardFoldScaleAxis",
     "AlterOpLayout",
     "ConvertLayout",
@@ -120,6 +122,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "PlanDevices",
+    "PrintIR",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",
@@ -143,6 +146,13 @@ __all__ = [
 def AnnotateSpans() -> Pass:
     """Give every expression the span of its place in the module's text."""
     return Pass("AnnotateSpans", lambda mod: parse(print_text(mod, True)))
+
+
+@register_pass
+def BatchingOps() -> Pass:
+    """Combine parallel convolutions, GEMMs and batched matmuls: the three passes for these."""
+    passes = [CombineParallelConv2D(), CombineParallelDense(), CombineParallelBatchMatmul()]
+    return Sequential(passes, name="BatchingOps")
 
 
 @register_pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from convoy.errors import InvalidOption
@@ -99,6 +99,8 @@ class PassContext:
         for key, value in self.config.items():
             if key in RELAY_CONFIGS:
                 _check(key, value)
+            elif key.startswith("relay.ext."):
+                continue  # of an external compiler
             elif key.startswith("relay."):
                 raise InvalidOption(f"config '{key}'", "a key that Relay has", _near(key))
             else:
@@ -192,10 +194,14 @@ def build_config(
     trace: Any = None,
     *,
     fallback_device: Any = None,
+    add_pass: Collection[str] | None = None,
 ) -> PassContext:
-    """Make a PassContext, under the name it had before TVM 0.7; a module runs on one device."""
+    """Make a PassContext, under the name it had before TVM 0.7; a module runs on one device.
+
+    `add_pass` is the name that `required_pass` had before TVM 0.6.
+    """
     del fallback_device
-    return PassContext(opt_level, required_pass, disabled_pass, trace=trace)
+    return PassContext(opt_level, required_pass or list(add_pass or ()), disabled_pass, trace=trace)
 
 
 def run_instrumented(info: PassInfo, run: Any, mod: Any) -> Any:

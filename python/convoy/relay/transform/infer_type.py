@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from convoy.relay.ast import Expr
-from convoy.relay.infer import infer_expr, infer_module
+from convoy.relay.infer import infer_module
+from convoy.relay.infer.incremental import type_of
 from convoy.relay.transform.base import FunctionPass, Pass, PassInfo, register_pass
 from convoy.relay.types import Type
 
@@ -16,4 +17,4 @@ def InferType() -> Pass:
 
 def InferTypeLocal(expr: Expr) -> Type:
     """Infer the type of an expression; its free variables need annotations."""
-    return infer_expr(expr).checked_type
+    return type_of(expr)

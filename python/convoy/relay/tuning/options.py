@@ -7,6 +7,12 @@ from typing import Any
 from convoy.errors import InvalidOption
 
 
+class SearchOption:
+    """How TVM's tuner searches (a policy, a cost model, measured states): without effect."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+
 class LocalBuilder:
     """Compile on this machine, which Convoy does on all cores; options have no effect."""
 

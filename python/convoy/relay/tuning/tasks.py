@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from convoy.backends import registry
 from convoy.ir.candidate import Candidate
@@ -34,11 +34,13 @@ class Task:
         workload: The convolution or GEMM with what is fused into it.
         target: The target that it was extracted for.
         backends: The libraries whose candidates are measured.
+        weight: 1.
     """
 
     workload: Workload
     target: Any = field(compare=False)
     backends: tuple[str, ...] = LIBRARIES
+    weight: ClassVar[int] = 1
 
     @property
     def kind(self) -> str:

@@ -21,6 +21,7 @@ from convoy import relay
 from convoy.relay import api as parser
 from convoy.relay.module import IRModule
 from convoy.relay.removed import Removed, remedy
+from convoy.relay.transform.context import build_config
 from convoy.relay.tvm018 import (
     _ffi,
     container,
@@ -37,7 +38,7 @@ from convoy.relay.tvm018 import (
 )
 from convoy.relay.tvm018._ffi import register_func
 from convoy.relay.tvm018.convert import convert
-from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
+from convoy.relay.tvm018.device import TVMContext, context, cpu, cuda, device, gpu
 from convoy.relay.tvm018.error import TVMError
 from convoy.relay.tvm018.ir import instrument
 from convoy.relay.tvm018.modules import MOVED, install
@@ -53,7 +54,9 @@ __version__ = "0.18.0"
 __all__ = [
     "IRModule",
     "TVMError",
+    "TVMContext",
     "_ffi",
+    "build_config",
     "container",
     "context",
     "contrib",
@@ -83,11 +86,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in MOVED or name in _FILES:
         return importlib.import_module(f"{__name__}.{name}")
-    try:
+    if hasattr(_tvm, name):
         return getattr(_tvm, name)
-    except AttributeError:
-        if remedy(name):
-            return Removed(name)
-        if find_spec(f"tvm.{name}"):  # `testing`, which TVM imports only on demand
-            return importlib.import_module(f"tvm.{name}")
-        raise AttributeError(f"tvm has no {name}") from None
+    if remedy(name):
+        return Removed(name)
+    if find_spec(f"tvm.{name}"):  # `testing`, which TVM imports only on demand
+        return importlib.import_module(f"tvm.{name}")
+    for module in (te, tir, ir):  # until TVM 0.6, their names were here
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"tvm has no {name}")

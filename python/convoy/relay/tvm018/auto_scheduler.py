@@ -12,7 +12,13 @@ from typing import Any
 from convoy.relay.removed import removed_names
 from convoy.relay.tuning.history import History
 from convoy.relay.tuning.measuring import Log, measure
-from convoy.relay.tuning.options import LocalBuilder, LocalRunner, RPCRunner, check_runner
+from convoy.relay.tuning.options import (
+    LocalBuilder,
+    LocalRunner,
+    RPCRunner,
+    SearchOption,
+    check_runner,
+)
 from convoy.relay.tuning.tasks import Task, tasks_of
 from convoy.tune.budget import Budget
 
@@ -31,6 +37,7 @@ __all__ = [
 
 ApplyHistoryBest = ApplyHistoryBestOrSample = History
 RecordToFile = Log
+SketchPolicy = XGBModel = RandomModel = PreloadMeasuredStates = SearchOption
 
 
 class HardwareParams:

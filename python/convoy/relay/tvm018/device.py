@@ -8,6 +8,7 @@ import tvm
 
 cpu, cuda = tvm.cpu, tvm.cuda
 gpu = tvm.cuda
+TVMContext = type(cpu())
 
 
 def device(dev_type: Any, dev_id: int = 0) -> Any:

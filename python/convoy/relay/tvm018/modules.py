@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from convoy.relay import former_paths
 from convoy.relay.removed import RemovedLoader, remedy, removed_names
 from convoy.relay.removed_names import REMOVED
 
@@ -48,7 +49,12 @@ MOVED = {
     "contrib.graph_executor": "convoy.graph_executor",
     "contrib.graph_runtime": "convoy.graph_executor",
     "contrib.debugger.debug_runtime": f"{PACKAGE}.contrib.debugger.debug_executor",
+    "contrib.rpc": f"{PACKAGE}.rpc",
     "contrib.util": "tvm.support.utils",
+    "driver.tvmc.autotuner": f"{PACKAGE}.driver.tvmc.tuner",
+    "driver.tvmc.frontends": f"{PACKAGE}.driver.tvmc.model",
+    "target.target": f"{PACKAGE}.target",
+    "topi.util": "tvm.topi.utils",
     "contrib.cutlass": "convoy.relay.op.contrib.cutlass",
     **{
         f"contrib.{name}": f"tvm.support.{name}"
@@ -145,5 +151,6 @@ def _exists(module: str) -> bool:
 
 def install() -> None:
     """Let Python find these modules."""
+    former_paths.install(PACKAGE)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -7,10 +7,10 @@ from typing import Any
 import tvm
 
 from convoy.relay.params import to_array
-from convoy.relay.tvm018.device import cpu, cuda, device, gpu
+from convoy.relay.tvm018.device import context, cpu, cuda, device, gpu
 from convoy.relay.tvm018.modules import forward
 
-__all__ = ["NDArray", "array", "cpu", "cuda", "device", "empty", "gpu", "numpyasarray"]
+__all__ = ["NDArray", "array", "context", "cpu", "cuda", "device", "empty", "gpu", "numpyasarray"]
 
 NDArray = tvm.runtime.Tensor
 

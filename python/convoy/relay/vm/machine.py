@@ -17,16 +17,28 @@ from convoy.relay.vm.values import cast_input, copy, flat, leaves, nested
 
 
 class VirtualMachine:
-    """Run an Executable on a device. Inputs may be numpy arrays or TVM tensors."""
+    """Run an Executable on a device. Inputs may be numpy arrays or TVM tensors.
 
-    def __init__(self, exe: Executable, device: Any, memory_cfg: Any = None) -> None:
+    Args:
+        exe: What `relay.vm.compile` returns.
+        device: The device, or a list of devices, of which the first counts; None if `init` sets it.
+        memory_cfg: Accepted: memory is planned when compiling.
+    """
+
+    def __init__(self, exe: Executable, device: Any = None, memory_cfg: Any = None) -> None:
         if not isinstance(exe, Executable):
             raise InvalidOption(f"a {type(exe).__name__}", "what relay.vm.compile returns")
-        del memory_cfg  # memory is planned when compiling
+        del memory_cfg
         self._exe = exe
-        self._device = device[0] if isinstance(device, (list, tuple)) else device
         self._inputs: dict[str, Any] = {}
         self._result: list[Any] = []
+        if device is not None:
+            self.init(device)
+
+    def init(self, device: Any) -> None:
+        """Set the device, which scripts for TVM 0.6 and 0.7 do apart."""
+        exe = self._exe
+        self._device = device[0] if isinstance(device, (list, tuple)) else device
         if isinstance(exe, Interpreted):
             self._interpreter = exe.interpreter(self._device)
         elif exe.is_graph:

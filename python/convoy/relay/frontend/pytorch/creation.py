@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from convoy.relay.ast import Expr
+from convoy.relay.ast import Constant, Expr
 from convoy.relay.builder import numpy_dtype
 from convoy.relay.frontend.common import cast, const, dtype_of, infer_shape, scalar, value_of
 from convoy.relay.frontend.pytorch.registry import Call, convert
@@ -39,6 +40,28 @@ def new(call: Call) -> Expr:
             return R.broadcast_to(cast(value, dtype), shape) if shape else cast(value, dtype)
         value = number.item()
     return filled(shape, value, dtype)
+
+
+@convert("tensor", "as_tensor", "scalar_tensor")
+def of_numbers(call: Call) -> Expr:
+    value = next(iter(call.args.values()))
+    made = _stacked(call, value)
+    wanted = call.dtype()
+    if wanted is None and call.short == "scalar_tensor":
+        wanted = call.default_dtype
+    return made if wanted is None else cast(made, wanted)
+
+
+def _stacked(call: Call, value: Any) -> Expr:
+    """Stack lists of numbers, at run time only where a number is known only then."""
+    if not isinstance(value, Sequence):
+        return call.tensor(value)
+    items = [_stacked(call, item) for item in value]
+    if not items:
+        return const(np.zeros(0, numpy_dtype(call.default_dtype)))
+    if all(isinstance(item, Constant) for item in items):
+        return const(np.array([value_of(item) for item in items]))
+    return R.stack(items, 0)
 
 
 @convert("zeros_like", "ones_like", "empty_like", "full_like", "zero", "fill")

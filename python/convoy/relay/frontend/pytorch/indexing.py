@@ -282,8 +282,33 @@ def written(data: Expr, part: Expr, axis: int, start: int, end: int, step: int) 
     return R.scatter_elements(data, const(np.ascontiguousarray(spread)), part, axis)
 
 
-@convert("unique", "_unique2", "unique_consecutive")
-def unique(call: Call) -> Any:
+@convert("_unique2")
+def unique(call: Call) -> tuple[Expr, Expr, Expr]:
+    """Return the distinct elements in ascending order, the number of each one, and the counts."""
+    data = call["self"]
+    found, _, inverse, count, counts = R.unique(reshape(data, (-1,)), True, True)
+    found, counts = (
+        R.strided_slice(each, const(np.zeros(1, "int32")), count, const(np.ones(1, "int32")))
+        for each in (found, counts)
+    )
+    return found, reshape(cast(inverse, "int64"), dims(data)), cast(counts, "int64")
+
+
+@convert("bincount")
+def bincount(call: Call) -> Expr:
+    data, weights = cast(call["self"], "int64"), call.get("weights")
+    if weights is None:
+        weights = R.ones_like(data)
+    elif dtype_of(weights) != "float32":
+        weights = cast(weights, "float64")
+    size = R.max(data, axis=0, keepdims=True) + const(np.ones(1, "int64"))
+    size = R.maximum(size, const(np.array([call.get("minlength", 0)], "int64")))
+    zeros = R.full(scalar_like(0, weights), size, dtype_of(weights))
+    return R.scatter_elements(zeros, data, weights, 0, "add")
+
+
+@convert("unique_consecutive", "unique_dim")
+def unique_of_slices(call: Call) -> Any:
     """Refuse: the shape of the result depends on values.
 
     Raises:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from convoy.relay.ast import Expr
+from convoy.relay.builder import numpy_dtype
 from convoy.relay.frontend.common import (
     cast,
+    const,
     dtype_of,
     infer_shape,
     rank,
     scalar_like,
+    squeeze,
     swap,
     unsqueeze,
 )
 from convoy.relay.frontend.linear_algebra import attention, gemm, matmul
 from convoy.relay.frontend.pytorch.registry import Call, convert
+from convoy.relay.frontend.windows import pad
 from convoy.relay.op import tensor as R
 
 
@@ -61,6 +67,24 @@ def addmm(call: Call) -> Expr:
 @convert("einsum")
 def einsum(call: Call) -> Expr:
     return R.einsum([call.tensor(t) for t in call.get("tensors")], call.get("equation"))
+
+
+@convert("stft")
+def stft(call: Call) -> Expr:
+    """Transform windows of a signal; the last axis is the real and the imaginary part."""
+    for option in ("return_complex", "center"):
+        if call.get(option):
+            raise call.error(f"{option}=True", f"{option}=False")
+    data, size = call["self"], call.get("n_fft")
+    width, hop = (call.get(name) for name in ("win_length", "hop_length"))
+    width = size if width is None else width
+    ones = const(np.ones(width, numpy_dtype(dtype_of(data))))
+    before = (size - width) // 2
+    window = pad(call.get("window", ones), (before,), (size - width - before,))
+    batch = unsqueeze(data, [0]) if rank(data) == 1 else data
+    options = {"normalized": call.get("normalized", False), "onesided": call.get("onesided", True)}
+    found = R.stft(batch, size, hop, size, window, **options)
+    return squeeze(found, [0]) if rank(data) == 1 else found
 
 
 @convert("embedding")

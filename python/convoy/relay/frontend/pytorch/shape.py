@@ -41,6 +41,14 @@ def reshaped(call: Call, data: Expr, wanted: Sequence[int]) -> Expr:
     return R.reshape(data, wanted) if -1 in wanted else reshape(data, wanted)
 
 
+@convert("_shape_as_tensor")
+def shape_as_tensor(call: Call) -> Expr:
+    shape = dims(call["self"])
+    if all(isinstance(size, int) for size in shape):
+        return const(np.array(shape, "int64"))
+    return R.shape_of(call["self"], "int64")
+
+
 @convert("view", "reshape", "_unsafe_view", "_reshape_copy", "view_copy")
 def view(call: Call) -> Expr:
     """Reshape; of `view(dtype)` only the dtype changes."""

@@ -14,6 +14,7 @@ from convoy.relay.qnn.op.config import (
     current_requantize_config,
     requantize_config,
 )
+from convoy.relay.registration import register_qnn_legalize as register_qnn_legalize
 
 globals().update(builders("qnn"))
 __all__ = [

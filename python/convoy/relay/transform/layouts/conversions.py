@@ -45,8 +45,9 @@ def _convolution(
         kernel = "OIHW" if blocked else _default_kernel(name, attrs, types, data)
     values["kernel_layout"] = kernel
     if blocked and name == "nn.conv2d":
-        channels = _channels(types[0], attrs["data_layout"])
-        if channels is not None and channels % int(blocked[1]):
+        inputs = _channels(types[0], attrs["data_layout"])
+        filters = _channels(types[1], attrs["kernel_layout"], "O")
+        if any(n is not None and n % int(blocked[1]) for n in (inputs, filters)):
             return op_call(name, args, **attrs)
         return op_call("nn.contrib_conv2d_NCHWc", args, **values)
     return op_call(name, args, **values)
@@ -63,9 +64,9 @@ def _default_kernel(name: str, attrs: Attrs, types: Sequence[Type], data: str) -
     return known[data]
 
 
-def _channels(found: Type, layout: str) -> int | None:
+def _channels(found: Type, layout: str, axis: str = "C") -> int | None:
     assert isinstance(found, TensorType)
-    size = found.shape[layout.index("C")] if layout.isupper() else None
+    size = found.shape[layout.index(axis)] if layout.isupper() else None
     return size if isinstance(size, int) else None
 
 

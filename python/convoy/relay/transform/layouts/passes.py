@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar
 
 from convoy.errors import RelayTypeError
@@ -80,8 +81,9 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]] | None = None) ->
 def AlterOpLayout() -> Pass:
     """Replace calls by what the function registered as `FTVMAlterOpLayout` returns.
 
-    The function gets the attributes, the arguments, the types of the arguments and of the result,
-    and returns a call in any layout, or None. The operators around follow that layout.
+    The function gets the attributes, the arguments, the types of the arguments and of the result
+    (before TVM 0.7 not this one), and returns a call in any layout, or None. The operators around
+    follow that layout.
     """
 
     def change(node: Call, attrs: Attrs | None, args: list[Expr]) -> Call:
@@ -89,8 +91,12 @@ def AlterOpLayout() -> Pass:
         function = node.op.get_attr("FTVMAlterOpLayout")
         if function is None:
             return Call(node.op, args, attrs)
-        types = [a.checked_type for a in node.args]
-        return _as_call(function(attrs, args, types, node.checked_type), node, attrs, args)
+        given = attrs, args, [a.checked_type for a in node.args], node.checked_type
+        try:
+            signature(function).bind(*given)
+        except TypeError:
+            return _as_call(function(*given[:3]), node, attrs, args)
+        return _as_call(function(*given), node, attrs, args)
 
     return _layout_pass("AlterOpLayout", change, lambda op: op.has_attr("FTVMAlterOpLayout"))
 

@@ -61,5 +61,7 @@ class LocalSession:
         """Return a GPU."""
         return tvm.cuda(dev_id)
 
+    gpu = cuda
+
 
 __getattr__ = forward("tvm.rpc")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+import tvm_ffi
 
 from convoy.errors import CorruptArtefact
 from convoy.relay import vm
@@ -18,6 +19,7 @@ from convoy.relay.tvm018.runtime import container, executor, profiling
 
 __all__ = [
     "NDArray",
+    "PackedFunc",
     "String",
     "container",
     "convert",
@@ -41,5 +43,6 @@ def load_module(path: Any, fmt: str = "") -> Any:
 
 
 String = str
+PackedFunc = tvm_ffi.Function
 
 __getattr__ = forward("tvm.runtime")

@@ -61,6 +61,8 @@ class Target(metaclass=_TargetClass):
         if isinstance(target, str) and " " in target.strip():
             target = _from_command_line(target)
         options = {"kind": target} if target in _EXTERNAL else target
+        if isinstance(options, Mapping) and "compiler" in options:  # of Collage
+            options = {**options, "kind": options["compiler"]}
         if isinstance(options, Mapping) and options.get("kind") in _EXTERNAL:
             return ExternalTarget(
                 options["kind"], {k: v for k, v in options.items() if k != "kind"}
@@ -118,6 +120,11 @@ def make_compilation_config(ctxt: Any, target: Any, target_host: Any = None) -> 
     del ctxt, target_host
     found = list(target) if isinstance(target, (list, tuple)) else [target]
     return SimpleNamespace(primitive_targets=found)
+
+
+def current_target(allow_none: bool = True) -> Any:
+    """Return the target whose `with` block is entered."""
+    return tvm.target.Target.current(allow_none)
 
 
 def create(target: Any) -> Any:

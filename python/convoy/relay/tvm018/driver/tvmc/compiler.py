@@ -21,6 +21,9 @@ def compile(
     package_path: str | None = None,
     cross: Any = "",
     desired_layout: str | None = None,
+    desired_layout_ops: Sequence[str] | None = None,
+    mixed_precision: bool = False,
+    mixed_precision_calculation_type: str | None = None,
     opt_level: int = 3,
     disabled_pass: Sequence[str] | None = None,
     **options: Any,
@@ -34,6 +37,9 @@ def compile(
         package_path: Where to write the package; a `.tar`, or a shared object.
         cross: Must be empty.
         desired_layout: "NCHW" or "NHWC": convolutions are converted to it.
+        desired_layout_ops: Names of the operators to convert, if not those of convolutions.
+        mixed_precision: Whether `ToMixedPrecision` writes casts into the module.
+        mixed_precision_calculation_type: Its dtype; default: "float16".
         opt_level, disabled_pass: Of the PassContext.
         **options: Of TVM's command line, without effect.
 
@@ -48,12 +54,17 @@ def compile(
     if desired_layout:
         wanted = {
             name: [desired_layout, "default"]
-            for name in ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
+            for name in desired_layout_ops or ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
         }
         mod = transform.ConvertLayout(wanted)(mod)
+    if mixed_precision:
+        mod = transform.ToMixedPrecision(mixed_precision_calculation_type or "float16")(mod)
     context = tvm.transform.PassContext(
         opt_level=opt_level, disabled_pass=list(disabled_pass or ())
     )
     with context, History(tuning_records):
         built = build(mod, target, params=tvmc_model.params)
     return TVMCPackage(built.export_library(package_path or tvmc_model.default_package_path()))
+
+
+compile_model = compile

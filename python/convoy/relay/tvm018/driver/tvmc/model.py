@@ -120,6 +120,9 @@ def load(
     return TVMCModel(*_IMPORTERS[kind](_content(file, kind), shapes, **kwargs))
 
 
+load_model = load
+
+
 def _content(file: Path, kind: str) -> Any:
     """Read a file into what the importer of its format takes."""
     if kind == "onnx":

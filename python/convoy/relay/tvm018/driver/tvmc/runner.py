@@ -101,3 +101,6 @@ def run(
     return TVMCResult(
         outputs, module.benchmark(place, "run", repeat, number, end_to_end=end_to_end)
     )
+
+
+run_module = run

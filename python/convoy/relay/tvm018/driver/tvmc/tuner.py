@@ -53,3 +53,6 @@ def tune(
     tasks = tasks_of(tvmc_model.mod, target, tvmc_model.params)
     measure(tasks, budget, [log], _SEARCHES.get(tuner, "model"))
     return str(log.path)
+
+
+tune_model = tune

@@ -1,3 +1,0 @@
-"""`relay.op.reduce`: operators of `relay` under a former path."""
-
-from convoy.relay.op.tensor import *  # noqa: F403
