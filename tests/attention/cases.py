@@ -124,6 +124,6 @@ def operands(workload: Workload, rng: Any, hidden: float = 0.0) -> dict[str, Any
 
 
 def rounded(values: Any, dtype: str) -> Any:
-    from convoy.graph.expr import numpy_dtype
+    from convoy.ir.dtypes import numpy_dtype
 
     return values.astype(numpy_dtype(dtype)).astype(np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 
 from convoy import paths
 from convoy.backends.kernels.attention.kernel import AttentionKernel
-from convoy.graph.expr import numpy_dtype
+from convoy.ir.dtypes import numpy_dtype
 from convoy.ir.workload import Workload
 
 HERE = Path(__file__).parent

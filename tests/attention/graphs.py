@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from convoy.graph.expr import numpy_dtype
+from convoy.ir.dtypes import numpy_dtype
 from convoy.ir.workload import Workload
 from convoy.lower.executable import lower
 from convoy.measure import reference

@@ -7,8 +7,9 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from convoy.graph.expr import as_numpy, make_const, numpy_dtype
+from convoy.graph.expr import as_numpy, make_const
 from convoy.graph.fold import fold_call
+from convoy.ir.dtypes import numpy_dtype
 
 from ..helpers.stock import machine
 

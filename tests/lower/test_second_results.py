@@ -82,3 +82,40 @@ def test_kernels_that_stay_apart(case: str) -> None:
     got = emulation(data)
     np.testing.assert_allclose(got[0], sums, rtol=1e-5)
     np.testing.assert_allclose(got[1], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort", "scatter", "add"])
+def test_parts_of_a_concatenation(name: str) -> None:
+    """A result of a kernel that has two does not lie in another tensor."""
+    shape, places = (
+        (12, 16),
+        np.random.default_rng(1).permuted(np.tile(np.arange(16), (12, 1)), axis=1),
+    )
+    x = relax.Var("x", relax.TensorType(shape, "int32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit(op.max(op.reshape(x, (12, 8, 2)), axis=[2]))
+            if name == "scatter":
+                part = op.scatter_elements(x, relax.const(places), builder.emit(op.add(x, x)), 1)
+            elif name == "add":
+                part = op.add(x, relax.const(1, "int32"))
+            else:
+                part = getattr(op, name)(x, axis=1)
+            part = builder.emit(op.astype(part, "int32") if name == "argsort" else part)
+            both = builder.emit(op.multiply(part, part))
+            wide = builder.emit(op.concat([first, part], axis=1))
+            whole = builder.emit(op.sum(wide, axis=[1]))
+            result = builder.emit_output(relax.Tuple([wide, both, whole]))
+        builder.emit_func_output(result)
+    placement = place(builder.get(), precision="float16", device=Device(), measure=False)
+    data = np.random.default_rng(0).integers(-9, 9, shape).astype("int32")
+    y = {
+        "sort": lambda: np.sort(data, 1),
+        "argsort": lambda: np.argsort(data, 1, kind="stable"),
+        "scatter": lambda: np.take_along_axis(2 * data, np.argsort(places, 1), 1),
+        "add": lambda: data + 1,
+    }[name]()
+    wide = np.concatenate([data.reshape(12, 8, 2).max(2), y], 1)
+    for got, want in zip(Emulation(placement, 1)(data), (wide, y * y, wide.sum(1)), strict=True):
+        np.testing.assert_array_equal(got, want)

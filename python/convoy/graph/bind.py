@@ -10,8 +10,9 @@ import tvm
 from tvm import relax
 
 from ..errors import DynamicShape, InvalidOption, UnsupportedOp
+from ..ir.dtypes import numpy_dtype
 from ..ir.sizes import check_elements
-from .expr import dtype_of, is_tensor, numpy_dtype, op_name, shape_of
+from .expr import dtype_of, is_tensor, op_name, shape_of
 from .rewriter import bindings_of, main_function
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ..errors import DynamicShape
-from ..ir.dtypes import numpy_dtype as numpy_dtype
+from ..ir.dtypes import numpy_dtype
 from ..threads import in_threads
 
 #: An attribute with one integer or several: Python's, or TVM's.

@@ -13,14 +13,13 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax
 
-from ..ir.dtypes import FLOAT_DTYPES
+from ..ir.dtypes import FLOAT_DTYPES, numpy_dtype
 from .expr import (
     as_numpy,
     dtype_of,
     ints,
     is_const,
     make_const,
-    numpy_dtype,
     op_name,
     permutation_of,
     shape_of,

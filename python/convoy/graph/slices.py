@@ -62,7 +62,7 @@ def slices_of(func: relax.Function) -> dict[relax.Var, Slice]:
     before and after its calls got explicit outputs.
 
     Raises NotSliceable where one of them is reshaped to rows of another length, or is itself a
-    reshape of another tensor.
+    reshape of another tensor, or one of several results of a kernel.
     """
     return _Reader(func).slices()
 
@@ -71,6 +71,7 @@ class _Reader:
     def __init__(self, func: relax.Function) -> None:
         self._aliases: dict[relax.Var, relax.Var] = {}
         self._views: dict[relax.Var, relax.Var] = {}
+        self._items: set[relax.Var] = set()
         self._inside: dict[relax.Var, tuple[relax.Var, int]] = {}
         for binding in bindings_of(func):
             self._read(binding.var, binding.value)
@@ -92,6 +93,8 @@ class _Reader:
             self._aliases[var] = value
         elif op_name(value) == "relax.reshape" and isinstance(value.args[0], relax.Var):
             self._views[var] = value.args[0]
+        elif isinstance(value, relax.TupleGetItem):
+            self._items.add(var)
         elif (call := layout_call(value)) is not None:
             symbol, args = call
             result = var
@@ -114,6 +117,8 @@ class _Reader:
         part = self._resolved(part)
         if part in self._inside or part in self._views:
             raise NotSliceable(f"{part.name}, which lies in several tensors or is a reshape")
+        if part in self._items:  # another variable is the output of the kernel
+            raise NotSliceable(f"{part.name}, which is one of several results")
         self._inside[part] = (whole, begin)
 
     def _slice(self, var: relax.Var) -> Slice:

@@ -11,6 +11,7 @@ from tvm.relax import op
 
 from ..graph.expr import is_tensor, op_name
 from ..graph.rewriter import Rewriter, bindings_of, used_vars
+from ..graph.slices import layout_call
 from ..tir.second_result import second_result
 
 _CALL, _SCHEDULED = "relax.call_tir", "tirx.is_scheduled"
@@ -33,8 +34,10 @@ class FuseSecondResults(Rewriter):
         return super().__call__(mod)
 
     def start(self, func: relax.Function) -> None:
-        order = {binding.var: i for i, binding in enumerate(bindings_of(func))}
-        paired: set[relax.Var] = set()
+        bindings = bindings_of(func)
+        order = {binding.var: i for i, binding in enumerate(bindings)}
+        # A result that lies in another tensor has to be that of a call, not of a tuple.
+        paired = {part for b in bindings for part in (layout_call(b.value) or ("", []))[1]}
         for var in order:
             if not self._is_kernel(var) or var in paired:
                 continue

@@ -21,12 +21,12 @@ from ..graph.expr import (
     ints,
     is_const,
     make_const,
-    numpy_dtype,
     op_name,
     rank_of,
     shape_of,
 )
 from ..graph.rewriter import result_of, used_vars
+from ..ir.dtypes import numpy_dtype
 from .affine import PRODUCTS, ThenFoldAffine, channel_constant, is_product
 from .layout import DATA, KERNEL
 from .precision import compute_dtype

@@ -11,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 from tvm import relax
 
-from ..graph.expr import as_numpy, dtype_of, is_const, make_const, numpy_dtype, rank_of, shape_of
+from ..graph.expr import as_numpy, dtype_of, is_const, make_const, rank_of, shape_of
 from ..graph.rewriter import Rewriter
+from ..ir.dtypes import numpy_dtype
 
 
 class DecomposeBatchNorm(Rewriter):

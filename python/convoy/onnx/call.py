@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ConvoyError, DynamicShape, InvalidModel, UnsupportedDtype, UnsupportedOp
+from ..ir.dtypes import numpy_dtype
 from .builder import Builder, Expr
 
 if TYPE_CHECKING:
@@ -243,15 +244,6 @@ class Call:
             if "ONNX operator" in err.got:
                 raise
             raise err.reworded(f"{self._where}: {err.got}") from err
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The numpy dtype of one of :data:`DTYPES`."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
 
 
 def checked_dtype(dtype: Any, what: str) -> str:

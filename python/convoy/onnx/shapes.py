@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DynamicShape, InvalidOption
+from ..ir.dtypes import numpy_dtype
 from ..ir.sizes import check_batch, check_shape
-from .call import numpy_dtype
 
 if TYPE_CHECKING:
     import onnx

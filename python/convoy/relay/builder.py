@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from convoy.errors import RelayTypeError
+from convoy.ir import dtypes
 from convoy.relay import ast
 from convoy.relay.ast import Constant, Expr, TupleWrapper, Var
 from convoy.relay.source import Span
@@ -76,12 +77,8 @@ def numpy_dtype(dtype: str) -> np.dtype:
     Raises:
         RelayTypeError: Numpy has no such dtype.
     """
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
     try:
-        return np.dtype(dtype)
+        return dtypes.numpy_dtype(dtype)
     except TypeError:
         raise RelayTypeError(f"dtype '{dtype}'", "a dtype such as float32 or int8") from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InvalidOption
-from ..graph.expr import numpy_dtype
+from ..ir.dtypes import numpy_dtype
 from .optimizers import Group
 
 LEARNING_RATE = "learning_rate"

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..call import Call, Value, checked_dtype, converter, numpy_dtype
+from ...ir.dtypes import numpy_dtype
+from ..call import Call, Value, checked_dtype, converter
 
 #: Operators of the same meaning in Relax, by their names.
 _SAME = {

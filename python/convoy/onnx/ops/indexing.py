@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from ...errors import UnsupportedDtype
-from ..call import Call, Value, converter, numpy_dtype
+from ...ir.dtypes import numpy_dtype
+from ..call import Call, Value, converter
 
 #: Dtypes that TVM does not sort, and wider ones that it does.
 _SORTED = {"int16": "int32", "uint16": "int32", "uint32": "int64", "bfloat16": "float32"}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from tvm import relax
 
-from ...graph.expr import make_const, numpy_dtype
+from ...graph.expr import make_const
+from ...ir.dtypes import numpy_dtype
 from .scores import Term
 from .strided import Strided
 

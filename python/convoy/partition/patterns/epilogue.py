@@ -21,12 +21,11 @@ from ...graph.expr import (
     is_const,
     make_const,
     number,
-    numpy_dtype,
     op_name,
     shape_of,
 )
 from ...graph.rewriter import used_vars
-from ...ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
+from ...ir.dtypes import FLOAT_DTYPES, HALF_DTYPES, numpy_dtype
 from ...ir.epilogue import Epilogue
 from ...ir.workload import Workload
 from ...ops.activation import ELU, HARDSWISH, MISH

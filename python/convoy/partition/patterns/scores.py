@@ -18,11 +18,11 @@ from ...graph.expr import (
     dtype_of,
     is_const,
     make_const,
-    numpy_dtype,
     op_name,
     rank_of,
     shape_of,
 )
+from ...ir.dtypes import numpy_dtype
 from .base import GraphView
 from .sources import number_times
 
