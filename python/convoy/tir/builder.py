@@ -42,13 +42,22 @@ def with_body_of(func: tirx.PrimFunc, emit: Callable[[], None]) -> tirx.PrimFunc
     return func.with_body(built.body)
 
 
+def coordinates(
+    number: tirx.Expr, sizes: Sequence[int], analyzer: Analyzer | None = None
+) -> list[tirx.Expr]:
+    """Return the place along each axis of an element that is numbered across all of them, the last
+    axis fastest."""
+    found: list[tirx.Expr] = []
+    for axis in reversed(range(len(sizes))):
+        place = number % sizes[axis] if axis else number
+        found.insert(0, analyzer.simplify(place) if analyzer else place)
+        number = number // sizes[axis]
+    return found
+
+
 def split_index(
     number: tirx.Expr, axes: Sequence[tirx.IterVar], analyzer: Analyzer
 ) -> dict[tirx.Var, tirx.Expr]:
-    """The axes at an element that is numbered across all of them, the last one fastest."""
-    found = {}
-    for position, axis in reversed([*enumerate(axes)]):
-        extent = int(axis.dom.extent)
-        found[axis.var] = analyzer.simplify(number % extent if position else number)
-        number = number // extent
-    return found
+    """Return :func:`coordinates` by the variable of each axis."""
+    places = coordinates(number, [int(axis.dom.extent) for axis in axes], analyzer)
+    return {axis.var: place for axis, place in zip(axes, places, strict=True)}

@@ -10,7 +10,7 @@ Sums of floats are added up in any order, as by PyTorch; all else is the same in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import KERNEL, TIMED_BY_VALUES, when
+from .builder import KERNEL, TIMED_BY_VALUES, coordinates, when
 
 _THREADS = 256
 #: Elements of a tensor, at most, so that 32 bits number them.
@@ -75,7 +75,7 @@ class Scatter:
             place = update % rest
             given = [(axis, update // rest * length + axis) for axis in range(length)]
         else:
-            for axis, at in enumerate(_coordinates(update, self.updates)):
+            for axis, at in enumerate(coordinates(update, self.updates)):
                 if axis != self.axis:
                     place += at * math.prod(self.shape[axis + 1 :])
             given = [(self.axis, update)]
@@ -148,12 +148,3 @@ def _threads(count: int) -> Iterator[Expr]:
         at = block * _THREADS + thread
         with when(at < count, count % _THREADS > 0):
             yield at
-
-
-def _coordinates(number: Expr, shape: Sequence[int]) -> list[Expr]:
-    """Where the element of a number is, the last axis fastest."""
-    found: list[Expr] = []
-    for axis in reversed(range(len(shape))):
-        found.insert(0, number % shape[axis] if axis else number)
-        number = number // shape[axis]
-    return found

@@ -18,7 +18,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import KERNEL, when
+from .builder import KERNEL, coordinates, when
 from .loads import (
     alignment,
     contiguous_in,
@@ -76,6 +76,7 @@ def _kernel(
     sizes: list[int],
     width: int,
 ) -> tirx.PrimFunc:
+    *outer, last = sizes
     vectors, dtype = math.prod(sizes) // width, str(axes[0].ty.dtype)
     analyzer = Analyzer()
     with IRBuilder() as builder:
@@ -95,27 +96,15 @@ def _kernel(
                 T.thread_binding(0, tirx.const(_THREADS, dtype), thread="threadIdx.x") as thread,
             ):
                 number = block * _THREADS + thread
+                *rows, vector = coordinates(number, [*outer, last // width], analyzer)
                 with when(number < vectors, vectors % _THREADS > 0):
                     for out, (value, place) in zip(outs, results, strict=True):
                         with T.vectorized(0, tirx.const(width, dtype)) as lane:
-                            at = _coordinates(number, sizes, width, lane, analyzer)
+                            at = [*rows, vector * width + lane]
                             names = {**made, **dict(zip(axes, at, strict=True))}
                             own = [_renamed(index, names) for index in place]
                             T.buffer_store(out, _renamed(value, names), own)
         return builder.get()
-
-
-def _coordinates(
-    number: Expr, sizes: list[int], width: int, lane: Expr, analyzer: Analyzer
-) -> list[Expr]:
-    """Where an element of a vector is, by the vector's number, the last axis fastest."""
-    found: list[Expr] = []
-    for axis in reversed(range(len(sizes))):
-        extent = sizes[axis] // (width if axis == len(sizes) - 1 else 1)
-        place = analyzer.simplify(number % extent if axis else number)
-        found.insert(0, place * width + lane if axis == len(sizes) - 1 else place)
-        number = number // extent
-    return found
 
 
 def _statement(func: tirx.PrimFunc) -> s_tir.SBlock:
