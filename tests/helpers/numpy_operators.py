@@ -136,6 +136,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "multiply": lambda call, a, b: a * b,
     "divide": lambda call, a, b: a / b,
     "maximum": lambda call, a, b: np.maximum(a, b),
+    "minimum": lambda call, a, b: np.minimum(a, b),
     "negative": _activation(np.negative),
     "square": _activation(np.square),
     "sqrt": _activation(np.sqrt),
