@@ -68,9 +68,11 @@ def softplus(call: Call) -> Value:
     return call.do("Add", large, call.do("Log", call.do("Add", small, call.const(1))))
 
 
-@converter("ParametricSoftplus")
-def parametric_softplus(call: Call) -> Value:
-    inner = call.do("Softplus", call.do("Mul", call.value(0), call.const(call.attrs["beta"])))
+@converter("ParametricSoftplus", "ScaledTanh")
+def scaled(call: Call) -> Value:
+    """alpha * f(beta * x)."""
+    function = {"ParametricSoftplus": "Softplus", "ScaledTanh": "Tanh"}[call.op]
+    inner = call.do(function, call.do("Mul", call.value(0), call.const(call.attrs["beta"])))
     return call.do("Mul", inner, call.const(call.attrs["alpha"]))
 
 
@@ -84,12 +86,6 @@ def thresholded_relu(call: Call) -> Value:
 def affine(call: Call) -> Value:
     scaled = call.do("Mul", call.value(0), call.const(call.attrs.get("alpha", 1.0)))
     return call.do("Add", scaled, call.const(call.attrs.get("beta", 0.0)))
-
-
-@converter("ScaledTanh")
-def scaled_tanh(call: Call) -> Value:
-    inner = call.do("Tanh", call.do("Mul", call.value(0), call.const(call.attrs["beta"])))
-    return call.do("Mul", inner, call.const(call.attrs["alpha"]))
 
 
 @converter("Mish")
