@@ -119,3 +119,30 @@ def test_parts_of_a_concatenation(name: str) -> None:
     wide = np.concatenate([data.reshape(12, 8, 2).max(2), y], 1)
     for got, want in zip(Emulation(placement, 1)(data), (wide, y * y, wide.sum(1)), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_a_scatter_leaves_other_parts_in_their_places() -> None:
+    """Its kernel has several results, so that it alone is copied."""
+    x = relax.Var("x", relax.TensorType((1, 8, 8, 16), "float32"))
+    places = np.random.default_rng(0).integers(0, 16, (1, 8, 8, 16))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            parts = [
+                builder.emit(pool(x, (3, 3), (1, 1), (1, 1, 1, 1), layout="NHWC"))
+                for pool in (op.nn.max_pool2d, op.nn.avg_pool2d)
+            ]
+            scatter = op.scatter_elements(x, relax.const(places), x, 3, "max")
+            wide = builder.emit(op.concat([*parts, builder.emit(scatter)], axis=3))
+            smaller = builder.emit(op.nn.max_pool2d(wide, (2, 2), (2, 2), layout="NHWC"))
+            result = builder.emit_output(relax.Tuple([wide, smaller]))
+        builder.emit_func_output(result)
+    emulation = Emulation(
+        place(builder.get(), precision="float16", device=Device(), measure=False), 1
+    )
+    written = [one.symbol for one in emulation.program.ops if "_in_place" in one.symbol]
+    assert {symbol.split("_in_place")[0] for symbol in written} >= {"max_pool2d", "avg_pool2d"}
+    data = np.random.default_rng(1).standard_normal((1, 8, 8, 16)).astype("float32")
+    wanted = data.copy()
+    np.maximum.at(wanted, (*np.indices(places.shape)[:3], places), data)
+    np.testing.assert_array_equal(emulation(data)[0][..., 32:], wanted)

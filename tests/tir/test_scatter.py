@@ -69,7 +69,7 @@ def test_kernels(scatter: Scatter, seed: int, backwards: bool) -> None:
             part[rng.random(part.shape) < 0.1] = np.nan
             part[rng.random(part.shape) < 0.1] = -np.inf
     places = rng.integers(-3, 4, scatter.indices).astype(scatter.index_dtype)
-    met = np.full(math.prod(scatter.shape), 77, scatter.meeting_dtype)
+    met = np.full(math.prod(scatter.shape), 77, scatter.accumulator_dtype)
     flat = [part.reshape(-1) for part in (x, places, source)]
     out = np.full(met.shape, 77, scatter.dtype)
     got = emulate(scatter_kernels(scatter), TARGET, *flat, met, out, backwards=backwards)[-1]

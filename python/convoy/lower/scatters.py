@@ -14,7 +14,8 @@ from ..tir.scatter import Scatter, scatter_kernels
 
 
 class ScatterInParallel(Rewriter):
-    """Rewrite scatters as they are, with NaN and indices of a part of the data."""
+    """Rewrite scatters in front of Decompose and OrderNan: the kernels handle NaN, and indices of a
+    part of the data, themselves."""
 
     ops: ClassVar[frozenset[str] | None] = relax_ops("scatter_elements scatter_nd")
 
@@ -30,6 +31,6 @@ class ScatterInParallel(Rewriter):
         size = math.prod(shape)
         kernel = scatter_kernels(scatter).without_attr("global_symbol")
         flat = [self.reshaped(arg, (math.prod(shape_of(arg)),)) for arg in call.args]
-        types = [relax.TensorType((size,), t) for t in (scatter.meeting_dtype, scatter.dtype)]
+        types = [relax.TensorType((size,), t) for t in (scatter.accumulator_dtype, scatter.dtype)]
         both = self.emit(op.call_tir(self.builder.add_func(kernel, "scatter"), flat, types))
         return self.reshaped(self.emit(relax.TupleGetItem(both, 1)), shape)

@@ -69,7 +69,7 @@ class FuseSecondResults(Rewriter):
         return first
 
     def _is_kernel(self, var: relax.Expr) -> bool:
-        """Whether a value is the one result of a kernel without a schedule."""
+        """Return whether a value is the one result of a kernel without a schedule."""
         value = self.values.get(var) if isinstance(var, relax.Var) else None
         if value is None or op_name(value) != _CALL or not is_tensor(value):
             return False

@@ -15,6 +15,8 @@ Sliceable = Mapping[str, Collection[int]]
 CALL, CONCAT, SLICE = "relax.call_dps_packed", "relax.concat", "relax.strided_slice"
 #: Operators whose results are views of their operands, or may be.
 _VIEWS = relax_ops("reshape flatten squeeze expand_dims permute_dims layout_transform")
+#: Operators whose kernels on a GPU have several results, of tensors that are reshaped for them.
+_RESHAPED = relax_ops("scatter_elements scatter_nd sort argsort topk")
 
 
 class Uses:
@@ -74,4 +76,5 @@ def _reads_slices(value: relax.Expr, var: relax.Var, sliceable: Sliceable) -> bo
 
 def _is_kernel(name: str) -> bool:
     """Whether an operator is a kernel of TVM's that indexes its operands."""
-    return bool(name) and name not in _VIEWS and not name.startswith("relax.call_")
+    is_call = name.startswith("relax.call_")
+    return bool(name) and name not in _VIEWS | _RESHAPED and not is_call

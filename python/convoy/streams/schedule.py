@@ -115,7 +115,8 @@ def schedule(
 
 
 def _varies(lowered: Lowered, symbol: str) -> bool:
-    """Whether the time of a function depends on its inputs, so that zeros do not measure it."""
+    """Return whether the time of a function depends on the values of its inputs, so that zeros do
+    not measure it."""
     attrs = lowered.calls[symbol].attrs if symbol in lowered.calls else None
     return attrs is not None and TIMED_BY_VALUES in attrs
 

@@ -1,8 +1,8 @@
 """GPU kernels that scatter updates into a tensor, a thread for each update.
 
-Updates of equal places meet in atomic operations of an intermediate result: maxima and minima of
-integers in the order of the values, sums in float32 or int32, and, where the last update wins, the
-largest number of an update. TVM takes one update after the other.
+Updates of the same element are combined by atomic operations on an accumulator: maxima and minima
+of integers in the order of the values, sums in float32 or int32, and, where the last update wins,
+the largest number of an update. TVM takes one update after the other.
 
 Sums of floats are added up in any order, as by PyTorch; all else is the same in each run.
 """
@@ -20,6 +20,7 @@ from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, TIMED_BY_VALUES, coordinates, when
+from .float_order import float_of, ordered_bits
 
 _THREADS = 256
 #: Elements of a tensor, at most, so that 32 bits number them.
@@ -53,13 +54,13 @@ class Scatter:
     def supported(self) -> bool:
         shapes = (self.shape, self.indices, self.updates)
         sizes = [math.prod(shape) for shape in shapes]
-        met = dict.fromkeys(("add", "max", "min"), (*_FLOATS, "int32"))
-        dtypes = {"update": (self.dtype,), **met}.get(self.reduction, ())
+        summed = dict.fromkeys(("add", "max", "min"), (*_FLOATS, "int32"))
+        dtypes = {"update": (self.dtype,), **summed}.get(self.reduction, ())
         return min(sizes) > 0 and max(sizes) <= MOST and self.dtype in dtypes
 
     @property
-    def meeting_dtype(self) -> str:
-        """Dtype of the intermediate result, of as many elements as the tensor."""
+    def accumulator_dtype(self) -> str:
+        """Dtype of the accumulator, which has as many elements as the tensor."""
         return "float32" if self.reduction == "add" and self.dtype in _FLOATS else "int32"
 
     @property
@@ -86,30 +87,29 @@ class Scatter:
             place += index * math.prod(self.shape[axis + 1 :])
         return place, known
 
-    def met(self, value: Expr) -> Expr:
-        """A value as it meets others: floats whose maxima are asked for as integers in their order,
-        NaN beyond all of them."""
+    def encoded(self, value: Expr) -> Expr:
+        """Return a value as the accumulator holds it: for maxima and minima of floats an integer in
+        their order, NaN beyond all of them."""
         if self.reduction == "add":
-            return value.astype(self.meeting_dtype)
+            return value.astype(self.accumulator_dtype)
         if not self._reads_keys:
             return value
         wide = value.astype("float32")
-        bits = tirx.reinterpret("int32", wide)
-        key = tirx.Select(bits < 0, bits ^ MOST, bits)
-        return tirx.Select(tirx.isnan(wide), tirx.const(_NAN[self.reduction], "int32"), key)
+        nan = tirx.const(_NAN[self.reduction], "int32")
+        return tirx.Select(tirx.isnan(wide), nan, ordered_bits(wide))
 
-    def result(self, met: Expr, data: Expr, updates: tirx.Buffer) -> Expr:
-        """The element that comes of what met, inverse to :meth:`met`."""
+    def decoded(self, held: Expr, data: Expr, updates: tirx.Buffer) -> Expr:
+        """Return the element of the result for what the accumulator holds."""
         if self.reduction == "update":
-            return tirx.if_then_else(met < 0, data, updates[tirx.max(met, 0)])
+            return tirx.if_then_else(held < 0, data, updates[tirx.max(held, 0)])
         if self._reads_keys:
-            met = tirx.reinterpret("float32", tirx.Select(met < 0, met ^ MOST, met))
-        return met.astype(self.dtype)
+            held = float_of(held)
+        return held.astype(self.dtype)
 
 
 def scatter_kernels(scatter: Scatter) -> tirx.PrimFunc:
-    """(data, indices, updates, what met, result), each with one axis of all elements: three kernels
-    in one function."""
+    """(data, indices, updates, accumulator, result), each with one axis of all elements: three
+    kernels in one function."""
     size, count = math.prod(scatter.shape), math.prod(scatter.updates)
     last_wins = scatter.reduction == "update"
     atomic = {"add": "atomicAdd", "min": "atomicMin"}.get(scatter.reduction, "atomicMax")
@@ -121,20 +121,22 @@ def scatter_kernels(scatter: Scatter) -> tirx.PrimFunc:
             number_of_indices = math.prod(scatter.indices)
             indices = T.arg("indices", T.buffer((number_of_indices,), scatter.index_dtype))
             updates = T.arg("updates", T.buffer((count,), scatter.dtype))
-            met = T.arg("met", T.buffer((size,), scatter.meeting_dtype))
+            accumulator = T.arg("accumulator", T.buffer((size,), scatter.accumulator_dtype))
             out = T.arg("out", T.buffer((size,), scatter.dtype))
             with T.sblock("root"):
                 with _threads(size) as at:
                     nothing = tirx.const(-1, "int32")
-                    T.buffer_store(met, nothing if last_wins else scatter.met(data[at]), [at])
+                    T.buffer_store(
+                        accumulator, nothing if last_wins else scatter.encoded(data[at]), [at]
+                    )
                 with _threads(count) as at:
                     place, known = scatter.place(indices, at)
-                    value = at if last_wins else scatter.met(updates[at])
+                    value = at if last_wins else scatter.encoded(updates[at])
                     with when(known):
-                        target = T.address_of(met[place])
-                        T.evaluate(tirx.call_extern(met.dtype, atomic, target, value))
+                        target = T.address_of(accumulator[place])
+                        T.evaluate(tirx.call_extern(accumulator.dtype, atomic, target, value))
                 with _threads(size) as at:
-                    T.buffer_store(out, scatter.result(met[at], data[at], updates), [at])
+                    T.buffer_store(out, scatter.decoded(accumulator[at], data[at], updates), [at])
         return builder.get()
 
 

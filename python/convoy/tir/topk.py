@@ -27,6 +27,7 @@ from tvm.tirx.script import builder as T
 
 from .block_sums import threads
 from .builder import KERNEL, when
+from .float_order import float_of, ordered_bits
 
 #: Elements of a tile at least where rows are longer, and at most: 32 KB of keys and places.
 _TILE, _MOST_TILE = 1024, 4096
@@ -113,8 +114,7 @@ class TopK:
     def packed(self, key: Expr, place: Expr) -> Expr:
         """An int64 that is the larger the earlier an element comes: its key in the upper half."""
         if self.dtype == "float32":
-            bits = tirx.reinterpret("int32", tirx.Select(key == 0, tirx.const(0.0, "float32"), key))
-            key = tirx.Select(bits < 0, bits ^ _LAST, bits)
+            key = ordered_bits(tirx.Select(key == 0, tirx.const(0.0, "float32"), key))
         key = key if self.largest else -1 - key
         return (key.astype("int64") << 32) | (_LAST - place).astype("int64")
 
@@ -123,7 +123,7 @@ class TopK:
         key = (value >> 32).astype("int32")
         key = key if self.largest else -1 - key
         if self.dtype == "float32":
-            key = tirx.reinterpret("float32", tirx.Select(key < 0, key ^ _LAST, key))
+            key = float_of(key)
         return key, _LAST - (value & _LAST).astype("int32")
 
 
@@ -249,14 +249,14 @@ class _Step:
         distance: Between the elements of a pair.
         run: Elements that begin a part of the tile and take part in the step.
         part: Elements of a part.
-        turns: Whether the first elements come last in every second part.
+        alternates: Whether the first elements come last in every second part.
     """
 
     pairs: int
     distance: int
     run: int
     part: int
-    turns: bool
+    alternates: bool
 
     def pair(self, at: Expr) -> tuple[Expr, Expr, Expr]:
         """Row, first element and direction of a pair, by its number."""
@@ -264,7 +264,7 @@ class _Step:
         half = self.run // 2
         part, pair = pair // half, pair % half
         within = pair // self.distance * (2 * self.distance) + pair % self.distance
-        falls = tirx.any(tirx.const(not self.turns, "bool"), part % 2 == 0)
+        falls = tirx.any(tirx.const(not self.alternates, "bool"), part % 2 == 0)
         return row, part * self.part + within, falls
 
 
