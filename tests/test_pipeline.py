@@ -178,8 +178,10 @@ def test_what_is_loaded_is_what_the_file_holds_now(tmp_path, in_place: bool) -> 
 
 
 def test_export_leaves_nothing_behind_where_it_fails(compiled, tmp_path) -> None:
-    with pytest.raises(errors.CacheUnwritable, match="writable"):
+    with pytest.raises(errors.CacheUnwritable, match="there is no folder"):
         compiled.export_library(tmp_path / "no such folder" / "net.so")
+    with pytest.raises(errors.CacheUnwritable, match="it is a folder"):
+        compiled.export_library(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -240,6 +242,7 @@ def test_session_refuses_wrong_inputs(compiled) -> None:
     [
         ({"target": "opencl"}, errors.InvalidOption),
         ({"target": "llvm", "precision": "int4"}, errors.InvalidOption),
+        ({"target": "cuda", "streams": 1.5}, errors.InvalidOption),
     ],
 )
 def test_wrong_options(network, options, error) -> None:
@@ -270,7 +273,10 @@ def test_what_is_no_relax_module_is_refused(network, target: str) -> None:
         ({"precision": "float8"}, "float16"),
         ({"backends": ["onednn"]}, "cudnn"),
         ({"backends": "cutlass"}, r"several, such as \('cutlass', 'tvm'\)"),
+        ({"backends": None}, r"several, such as \('cudnn', 'tvm'\)"),
         ({"plan": "plan.json"}, "Plan.loads"),
+        ({"device": "H200"}, "device 'H200'; expected a convoy.Device"),
+        ({"params": [1.0]}, "params of type list; expected values by name"),
     ],
 )
 def test_wrong_placement_options(network, options, match) -> None:

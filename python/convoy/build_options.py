@@ -11,6 +11,7 @@ from .cost.model import CostModel
 from .cost.sources import COSTS
 from .errors import InvalidOption
 from .ir import objective as objectives
+from .ir.device import Device
 from .ir.dtypes import PRECISIONS
 from .ir.plan import Plan
 from .placement.select import SEARCHES
@@ -29,6 +30,7 @@ def check_options(
     budget: float | None = None,
     seconds: float = 60.0,
     most_measured: int | None = None,
+    device: Device | None = None,
     **others: object,
 ) -> None:
     """Check the options of ``convoy.build`` and ``convoy.place`` that have a range.
@@ -44,6 +46,8 @@ def check_options(
         _one_of("costs", costs, COSTS, "or a CostModel")
     if plan is not None and not isinstance(plan, Plan):
         raise InvalidOption(f"a plan of type {type(plan).__name__}", "a Plan: Plan.loads(text)")
+    if device is not None and not isinstance(device, Device):
+        raise InvalidOption(f"device {device!r}", "a convoy.Device")
     if budget is not None:
         _at_least("budget", budget, 0, "seconds of measuring, or None")
     _at_least("seconds", seconds, 0, "seconds")

@@ -69,50 +69,6 @@ def reference(mod: tvm.IRModule, x: np.ndarray) -> np.ndarray:
     return machine["main"](tvm.runtime.tensor(x)).numpy()
 
 
-def build_plans(plan: Plan) -> None:
-    """Build the cuDNN plans of a placement without a GPU, if cuDNN is installed.
-
-    Engines that are compiled at run time or use cuBLASLt need NVIDIA's driver. For these, build the
-    first engine proposed by cuDNN that does not.
-    """
-    from .backends.cudnn import CudnnBackend
-    from .errors import CompileFailed, LibraryMissing, LibraryVersionMismatch
-    from .ir.candidate import Candidate, Decline
-    from .ir.workload import Workload
-
-    cudnn = CudnnBackend()
-
-    def builds(workload: Workload, candidate: Candidate) -> bool:
-        try:
-            cudnn.build_plan(workload, candidate, plan.device)
-        except (CompileFailed, LibraryVersionMismatch):
-            return False
-        return True
-
-    engines = {
-        choice.workload: choice.chosen.candidate
-        for choice in plan.choices
-        if choice.chosen.candidate.backend == cudnn.name
-    }
-    built, replaced = 0, 0
-    try:
-        for workload, candidate in sorted(engines.items()):
-            if builds(workload, candidate):
-                built += 1
-                continue
-            proposed = cudnn.propose(workload, plan.device)
-            candidates = [] if isinstance(proposed, Decline) else proposed
-            replaced += any(builds(workload, candidate) for candidate in candidates)
-    except LibraryMissing as err:
-        print(f"skipped: {err}")
-        return
-    print(f"selected engine built for {built} of {len(engines)} workloads of {plan.device.name}")
-    if replaced:
-        print(f"another engine built for {replaced}: the selected one needs NVIDIA's driver")
-    if missing := len(engines) - built - replaced:
-        print(f"no engine built for {missing}: all of them need NVIDIA's driver")
-
-
 def step(text: str) -> None:
     """Print the headline of a step."""
     print(f"== {text}", flush=True)
@@ -168,9 +124,6 @@ def main() -> int:
         step(f"placing for an H200 from recorded measurements: no GPU here ({err.got})")
         target, precision = "llvm", "float32"
     plan = show_placement(mod)
-    if target == "llvm":
-        step("building the selected cuDNN plans without a GPU")
-        build_plans(plan)
 
     step(f"compiling for {target} in {precision}, exporting, loading")
     x = picture(224)

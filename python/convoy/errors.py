@@ -68,7 +68,8 @@ class InvalidModel(ConvoyError):
 
 
 class RelaySyntaxError(ConvoyError):
-    """Relay text that does not parse; the message has file, line and column."""
+    """Relay text, JSON or parameters that cannot be read; of text the message has file, line and
+    column."""
 
 
 class RelayTypeError(ConvoyError):
@@ -118,7 +119,7 @@ class CorruptRecords(ConvoyError):
 
 
 class CacheUnwritable(ConvoyError):
-    """The cache folder is read-only or its disk is full."""
+    """A file or the cache folder cannot be written, or the disk is full."""
 
 
 class CacheUntrusted(ConvoyError):

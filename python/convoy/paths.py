@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from .errors import CacheUnwritable, LibraryMissing
+from .errors import CacheUnwritable, InvalidOption, LibraryMissing
 
 RUNTIME_LIBRARY = "libconvoy_runtime.so"
 
@@ -110,6 +110,13 @@ def data_dir() -> Path:
 def user_records_file() -> Path:
     """Return the default file of new measurements: ``records.jsonl`` in the data folder."""
     return data_dir() / "records.jsonl"
+
+
+def check_file(path: Path, what: str) -> None:
+    """Check that a file exists. Raises InvalidOption, which calls it ``what``."""
+    if not path.is_file():
+        lack = "is no file" if path.exists() else "does not exist"
+        raise InvalidOption(f"{what} {path}, which {lack}", "an existing file")
 
 
 def check_writable(path: Path, make_folders: bool = False) -> None:

@@ -341,5 +341,7 @@ def test_neighbours_change_one_knob() -> None:
         assert sum(mine[kind] != its[kind] for kind in mine) == 1
         assert candidate.options()["engine"] == first.options()["engine"]
     assert {c.key for c in found} - {c.key for c in proposed}
-    assert backend.build_plan(workload, found[0], device) == found[0].workspace
+    entry = backend.build(workload, dataclasses.replace(found[0], notes=()), device).entry
+    target = {"deviceprop": json.dumps(device_properties(device))}
+    assert call_json("cudnn.build_plan", entry, target)["workspace"] == found[0].workspace
     assert first.key not in {c.key for c in found}

@@ -200,14 +200,17 @@ def test_build_says_what_streams_do(text: Path, tmp_path: Path) -> None:
         (("trace", "absent.relay", "-o", "/proc/none/a.json"), errors.CacheUnwritable, "a.json"),
         (("place", "absent.relay", "--out", "/proc/none/plan"), errors.CacheUnwritable, "plan"),
         (("place", "{text}", "--params", "absent.params"), errors.InvalidOption, "not exist"),
-        (("place", "{text}", "--params", "{text}"), errors.RelaySyntaxError, "parameter file"),
+        (("place", "{text}", "--params", "{folder}"), errors.InvalidOption, "which is no file"),
+        (("place", "{text}", "--params", "{text}"), errors.RelaySyntaxError, "relay: bytes that"),
+        (("place", "{list}"), errors.RelaySyntaxError, "list.json: JSON without a list"),
         (("place", "{text}", "--params", "{broken}"), errors.InvalidOption, "numpy.savez"),
         (("place", "{text}", "--params", "{other}"), errors.InvalidOption, "'weigth' in"),
     ],
 )  # fmt: skip
 def test_mistakes(text: Path, tmp_path: Path, arguments, error, match) -> None:
     files = {"text": text, "broken": tmp_path / "broken.npz", "other": tmp_path / "other.npz"}
-    files["folder"] = tmp_path
+    files |= {"folder": tmp_path, "list": tmp_path / "list.json"}
+    files["list"].write_text("[]")
     files["broken"].write_text("no archive")
     np.savez(files["other"], weigth=np.zeros((16, 8, 3, 3), "float32"))
     with pytest.raises(error, match=match):

@@ -66,3 +66,12 @@ def test_pages_that_sources_name_exist() -> None:
             if path.suffix in (".py", ".cuh", ".h", ".cc"):
                 for page in re.findall(r"\bdocs/[\w/.-]+\.md", path.read_text()):
                     assert (ROOT / page).is_file(), f"{path.relative_to(ROOT)} names {page}"
+
+
+def test_the_environment_page_has_every_variable() -> None:
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text()
+    sources = [*ROOT.glob("python/convoy/**/*.py"), *ROOT.glob("codegen/runtime/*.cc")]
+    read = {
+        name for path in sources for name in re.findall(r'"(CONVOY_[A-Z_]+)"', path.read_text())
+    }
+    assert read == set(re.findall(r"`(CONVOY_[A-Z_]+)`", page))

@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax
 
 from convoy.graph.expr import dtype_of, is_const, op_name, shape_of
-from convoy.graph.rewriter import result_of
+from convoy.graph.function import result_of
 from convoy.ir.schedule_parts import ORIGIN
 from convoy.ir.workload import Workload
 from convoy.lower.target import with_arch

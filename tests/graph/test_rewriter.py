@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from tvm import relax
+from tvm import relax, topi
 from tvm.relax import op
 
 from convoy.graph.expr import op_name, relax_ops, shape_of
-from convoy.graph.rewriter import Rewriter, calls_of
+from convoy.graph.function import calls_of
+from convoy.graph.rewriter import Rewriter
 
 CONV = frozenset({"relax.nn.conv2d"})
 
@@ -106,3 +107,29 @@ def test_a_module_without_the_operators_of_a_pass_is_not_walked():
     assert not Halve()(mod).same_as(mod)
     names = [op_name(call) for call in calls_of(Nothing()(mod), relax_ops("nn.relu split"))]
     assert names == ["relax.nn.relu", "relax.split"]
+
+
+class Powers(Rewriter):
+    """Every rectifier becomes a kernel of a name that the module has."""
+
+    ops: ClassVar[frozenset[str] | None] = relax_ops("nn.relu")
+
+    def rewrite(self, call, old):
+        given = relax.BlockBuilder()
+        with given.function("main", [x := relax.Var("x", call.args[0].ty)]):
+            given.emit_func_output(given.emit_te(topi.sqrt, x, primfunc_name_hint="kernel"))
+        callee = self.builder.add_func(given.get()["kernel"], "kernel")
+        return op.call_tir(callee, [call.args[0]], call.args[0].ty)
+
+
+def test_kernels_that_a_pass_adds_have_names_of_their_own():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_te(topi.exp, x, primfunc_name_hint="kernel")
+            y = builder.emit_output(op.nn.relu(y))
+        builder.emit_func_output(y)
+    mod = Powers()(builder.get())
+    called = [call.args[0].name_hint for call in calls_of(mod, relax_ops("call_tir"))]
+    assert called == ["kernel", "kernel1"] and all(name in mod for name in called)

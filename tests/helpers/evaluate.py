@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from convoy.graph.expr import as_numpy, is_const, op_name, shape_of
-from convoy.graph.rewriter import bindings_of, main_function, result_of
+from convoy.graph.function import bindings_of, main_function, result_of
 
 from .numpy_operators import OPERATORS, Array
 

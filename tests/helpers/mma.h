@@ -19,7 +19,7 @@ void multiply(size_t self, float (&d)[4], const uint32_t (&a)[4], const uint32_t
   };
   static std::vector<Fragments> slots[2];
   static std::vector<int> turns;
-  slots[0].resize(1024), slots[1].resize(1024), turns.resize(1024);
+  slots[0].resize(fibers.size()), slots[1].resize(fibers.size()), turns.resize(fibers.size());
   std::vector<Fragments>& all = slots[turns[self]++ % 2];
   std::memcpy(all[self].a, a, sizeof(a));
   std::memcpy(all[self].b, b, sizeof(b));

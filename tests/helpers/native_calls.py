@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from convoy.graph.expr import dtype_of, op_name, shape_of
-from convoy.graph.rewriter import bindings_of, main_function
+from convoy.graph.function import bindings_of, main_function
 from convoy.lower.passes import to_kernels
 
 

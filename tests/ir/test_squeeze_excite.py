@@ -123,9 +123,9 @@ def test_other_workloads_have_none(fields: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("epilogue", [Epilogue(residual=True), Epilogue(affine_relu=True)], ids=str)
 def test_products_have_a_bias_and_an_activation_alone(epilogue: Epilogue) -> None:
-    with pytest.raises(InvalidWorkload, match="first product; expected bias and activation"):
+    with pytest.raises(InvalidWorkload, match="first GEMM; expected bias and activation"):
         SqueezeExcite(16, epilogue)
-    with pytest.raises(InvalidWorkload, match="second product; expected bias and activation"):
+    with pytest.raises(InvalidWorkload, match="second GEMM; expected bias and activation"):
         SqueezeExcite(16, activated("relu"), epilogue)
 
 

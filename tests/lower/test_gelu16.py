@@ -13,7 +13,7 @@ from tvm.relax import op
 
 from convoy import paths
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.lower.accumulate import AccumulateInFloat32
 from convoy.ops import activation
 

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of, main_function
+from convoy.graph.function import bindings_of, main_function
 from convoy.graph.slices import COPY, layout_call, slices_of
 from convoy.lower.channel_layout import Layout
 from convoy.lower.in_place import uses_of, write_in_place

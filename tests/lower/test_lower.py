@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from tests.helpers.kernel_calls import kernel_calls
 from tvm import relax
 from tvm.relax import op
 
 from convoy.lower.accumulate import AccumulateInFloat32
 from convoy.lower.cuda_graph import StageForCapture
 from convoy.lower.executable import lower, lower_modules
-from convoy.lower.passes import fuse_passes, kernel_calls
+from convoy.lower.passes import fuse_passes
 from convoy.normalize.normal_form import normalize
 from convoy.partition.rewrite import rewrite
 from convoy.partition.subgraphs import find_subgraphs

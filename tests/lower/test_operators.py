@@ -13,7 +13,7 @@ from tvm import relax
 import convoy
 from convoy.errors import ConvoyError, UnsupportedOp
 from convoy.graph.expr import relax_ops
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.lower import decompose
 
 from ..graph.operators import BOOL_PAIRS, all_operators

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import tvm_ffi
+from tests.helpers.kernel_calls import kernel_calls
 from tvm import relax, tirx
 from tvm.relax import op
 
-from convoy.lower.passes import kernel_calls, kernel_passes
+from convoy.lower.passes import kernel_passes
 from convoy.lower.split_reductions import SplitReductions
 from convoy.tir.rules import schedule_kernels
 

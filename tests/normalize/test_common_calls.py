@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of, main_function
+from convoy.graph.function import bindings_of, main_function
 from convoy.normalize.common_calls import EliminateCommonCalls
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype("float32")

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import dtype_of, op_name, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.common_weights import SumBeforeProducts
 
 from ..helpers.evaluate import evaluate

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.concatenated import SplitElementwise
 
 from ..graph.nets import run_llvm

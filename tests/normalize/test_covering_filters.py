@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import shape_of
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.normalize.covering_filters import FlattenCovered
 
 from ..graph.kernels import Case, conv

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import dtype_of, shape_of
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.normalize.integer_arithmetic import IntegerArithmetic
 from convoy.partition.subgraphs import find_subgraphs
 

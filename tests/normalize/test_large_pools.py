@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import ints, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.large_pools import LargePools
 
 from ..graph.nets import count_ops, run_llvm

@@ -7,7 +7,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.normalize.moved_parts import RecognizeMovedParts
 
 from ..graph.kernels import Case

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import dtype_of, op_name, rank_of, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.normal_form import normalize
 from convoy.normalize.views import reshaped_before
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from convoy.graph.expr import op_name, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.normal_form import normalize
 
 from .test_normalize import check_same

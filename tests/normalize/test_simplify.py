@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import as_numpy
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.normalize.normal_form import normalize
 
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of, main_function
+from convoy.graph.function import bindings_of, main_function
 from convoy.normalize import affine
 from convoy.normalize.affine import FoldAffine
 

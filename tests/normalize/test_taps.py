@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import shape_of
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.normalize.taps import TrimFilters, unseen
 
 from ..graph.nets import relative_error, run_llvm

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.normal_form import normalize
 from convoy.normalize.transposed_weights import TransposeWeights
 from convoy.partition.subgraphs import find_subgraphs

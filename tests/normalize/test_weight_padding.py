@@ -13,7 +13,8 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name, shape_of
-from convoy.graph.rewriter import Rewriter, bindings_of
+from convoy.graph.function import bindings_of
+from convoy.graph.rewriter import Rewriter
 from convoy.normalize.weight_padding import Groups, WeightPadding
 
 from ..graph.nets import run_llvm

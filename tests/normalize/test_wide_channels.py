@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.ops import DGRAD
 
 from ..graph.nets import Net, count_ops

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.relax import op
 
-from convoy.graph.rewriter import calls_of
+from convoy.graph.function import calls_of
 from convoy.ir.device import Device
 from convoy.normalize.overlapping_patches import RecognizeFolds
 from convoy.ops.fold import FOLD, Axis, fold

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.normal_form import normalize
 
 from ..attention.graphs import attentions, check

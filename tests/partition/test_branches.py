@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import as_numpy, is_const, op_name, shape_of
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.normalize.normal_form import normalize
 from convoy.partition import patterns
 from convoy.partition.patterns.base import GraphView, Site, why_illegal

@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.measure import reference
 from convoy.normalize.normal_form import normalize
 from convoy.partition.partition import partition

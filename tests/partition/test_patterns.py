@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 import tvm
+from tests.helpers.illegal_sites import illegal_sites
 from tvm import relax
 
 from convoy.errors import InvalidOption
@@ -17,7 +18,7 @@ from convoy.partition import patterns
 from convoy.partition.patterns import Explicit, GraphView, Grown, Pattern, Site
 from convoy.partition.patterns.base import why_illegal
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_subgraphs, illegal_sites
+from convoy.partition.subgraphs import find_subgraphs
 
 
 def module() -> tvm.IRModule:

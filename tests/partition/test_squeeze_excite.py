@@ -7,12 +7,13 @@ import dataclasses
 
 import pytest
 import tvm
+from tests.helpers.illegal_sites import illegal_sites
 from tvm import relax
 from tvm.relax import op
 
 from convoy.backends.registry import get
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.ir.device import Device
 from convoy.ir.epilogue import Epilogue
 from convoy.ir.squeeze_excite import SqueezeExcite
@@ -21,7 +22,7 @@ from convoy.partition import patterns
 from convoy.partition.alternatives import plausible, plausible_workloads
 from convoy.partition.partition import partition
 from convoy.partition.rewrite import with_constant_weights
-from convoy.partition.subgraphs import find_subgraphs, illegal_sites
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..graph.nets import Net, random_inputs, relative_error, run_llvm
 from ..helpers.gated_images import activated, block, dense_gates, gates

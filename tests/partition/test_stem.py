@@ -8,11 +8,12 @@ import dataclasses
 import numpy as np
 import pytest
 import tvm
+from tests.helpers.illegal_sites import illegal_sites
 from tvm import relax
 
 from convoy.backends.registry import get
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.ir.device import Device
 from convoy.ir.stem import Stem
 from convoy.lower.executable import lower
@@ -21,7 +22,7 @@ from convoy.normalize.normal_form import normalize
 from convoy.partition import patterns
 from convoy.partition.partition import partition
 from convoy.partition.rewrite import rewrite
-from convoy.partition.subgraphs import find_subgraphs, illegal_sites
+from convoy.partition.subgraphs import find_subgraphs
 
 from ..attention.graphs import stand_in
 from ..graph.nets import Net

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from convoy.graph.expr import op_name
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.ir.candidate import Candidate, Decline
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement

@@ -141,6 +141,8 @@ class TestGraphModule:
         module = graph_executor.GraphModule(bound["default"](tvm.cpu()))
         with pytest.raises(InvalidOption, match="shape"):
             module.set_input("data", DATA[:, :1])
+        with pytest.raises(InvalidOption, match="'x' for input 'data'; expected an array"):
+            module.set_input("data", "x")
         with pytest.raises(InvalidOption):
             module.get_output(2)
         with pytest.raises(InvalidOption):

@@ -15,9 +15,10 @@ from report_examples import plan, schedule
 from convoy.ir.plan import Plan
 from convoy.placement.explanation import Fusion, Otherwise
 from convoy.report import graph_view, timeline
-from convoy.report.charts import size, time_ticks
+from convoy.report.charts import time_ticks
 from convoy.report.html import Report, render
 from convoy.report.operations import MOST_RIVALS, operations, plan_explanation
+from convoy.report.units import size
 
 VOID = {"meta", "link", "input", "br", "line", "rect", "path", "i"}
 

@@ -98,10 +98,17 @@ def test_tensors_of_pytorch(session: convoy.Session) -> None:
             session.set_input("x", wrong)
 
 
-def test_a_device_by_its_name() -> None:
+@pytest.mark.parametrize(
+    ("device", "match"),
+    [
+        ("cuda", r"device 'cuda'; expected .*tvm\.cpu\(0\)"),
+        (tvm.cuda(0), r"cuda:0 for a module for llvm; expected tvm\.cpu\(0\)"),
+    ],
+)
+def test_wrong_devices(device, match: str) -> None:
     built = convoy.build(to_relax(relay.parse(TEXT), {}), "llvm")
-    with pytest.raises(InvalidOption, match=r"device 'cuda'; expected .*tvm\.cuda\(0\)"):
-        built.session("cuda")
+    with pytest.raises(InvalidOption, match=match):
+        built.session(device)
 
 
 def test_the_linker_hashes_no_weights(tmp_path) -> None:

@@ -209,7 +209,7 @@ def test_candidates_are_programmatic(w):
         ({"own": {"channels": 20000}}, "20000 channels: too large"),
         ({"c": 1 << 16}, "exceed shared memory"),
         ({"n": 1 << 30}, "too large"),
-        ({"own": {"squeeze_epilogue": activated("tanh")}}, "activation tanh of the first product"),
+        ({"own": {"squeeze_epilogue": activated("tanh")}}, "activation tanh of the first GEMM"),
         ({"own": {"gate_epilogue": activated("relu")}}, "activation relu of the gates"),
         ({"epilogue": activated("silu")}, "activation silu of the result"),
         ({"dtype": "float32", "out_dtype": "float32"}, "must be float16 or bfloat16"),

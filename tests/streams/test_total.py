@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from convoy import relay
-from convoy.graph.rewriter import bindings_of, main_function
+from convoy.graph.function import bindings_of, main_function
 from convoy.ir.device import Device
 from convoy.ir.measurement import Measurement
 from convoy.ir.offer import Offer

@@ -1,4 +1,4 @@
-"""The gradient of a layer norm: its kernel run by emulation, against numpy in float64."""
+"""Gradients of layer norms and softmaxes: kernels run by emulation, against numpy in float64."""
 
 from __future__ import annotations
 
@@ -45,3 +45,23 @@ def test_kernel(size: tuple[int, int], dtype: str, backwards: bool) -> None:
     assert error < (1e-3 if dtype == "float16" else 2e-5)
     np.testing.assert_allclose(mean, middle[:, 0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rstd, factor[:, 0], rtol=1e-4)
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    size=st.sampled_from([(1, 2), (9001, 5), (197, 49), (65, 197), (3, 1000)]),
+    dtype=st.sampled_from(["float16", "float32"]),
+    backwards=st.booleans(),
+)
+def test_softmax(size: tuple[int, int], dtype: str, backwards: bool) -> None:
+    rng = np.random.default_rng(0)
+    dy = rng.standard_normal(size).astype(dtype)
+    powers = np.exp(rng.standard_normal(size))
+    y = (powers / powers.sum(1, keepdims=True)).astype(dtype)
+    kernel = gradient_kernel(RowNorm("softmax_gradient", *size, dtype, dtype))
+    *_, dx = emulate(kernel, TARGET, dy, y, np.full(size, np.nan, dtype), backwards=backwards)
+    dy, y = dy.astype("float64"), y.astype("float64")
+    exact = y * (dy - (dy * y).sum(1, keepdims=True))
+    assert np.linalg.norm(dx - exact) / np.linalg.norm(exact) < (
+        1e-3 if dtype == "float16" else 1e-5
+    )

@@ -7,11 +7,12 @@ import numpy as np
 import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.kernel_calls import kernel_calls
 from tvm import relax
 
-from convoy.graph.rewriter import bindings_of
+from convoy.graph.function import bindings_of
 from convoy.lower.lowered import Lowered
-from convoy.lower.passes import kernel_calls, to_kernels
+from convoy.lower.passes import to_kernels
 from convoy.lower.row_norms import RowNorms
 from convoy.tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 

@@ -19,7 +19,7 @@ from convoy.backends.cudnn import cudnn_version
 from convoy.backends.kernels.toolkit import find_toolkit
 from convoy.cli.main import app
 from convoy.cli.workloads import find_workloads
-from convoy.errors import InvalidOption, InvalidWorkload, LibraryMissing, NoGpu
+from convoy.errors import CacheUnwritable, InvalidOption, InvalidWorkload, LibraryMissing, NoGpu
 from convoy.frontend import model_file as models
 from convoy.ir import workload_list
 from convoy.ir.candidate import Candidate
@@ -189,6 +189,8 @@ def test_mistakes(tmp_path: Path, h200: Spec, monkeypatch: pytest.MonkeyPatch) -
         autotune([fakes.workload()], records=records, search="best")
     with pytest.raises(InvalidOption, match="'cublas'"):
         autotune([fakes.workload()], records=records, backends=["cublas"])
+    with pytest.raises(CacheUnwritable, match="it is a folder"):
+        autotune([fakes.workload()], records=tmp_path, spec=h200)
     listed = tmp_path / "one.jsonl"
     workload_list.write(listed, [fakes.workload()])
     for options, message in (("--batch 4", "--batch 4"), ("--contains n9", "such as fprop.n8")):

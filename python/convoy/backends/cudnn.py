@@ -188,16 +188,6 @@ class CudnnBackend(Backend):
         failures = zip(slow, in_threads(failure, slow), strict=True)
         return {candidate: error for (_, candidate), error in failures if error is not None}
 
-    def build_plan(self, workload: Workload, candidate: Candidate, device: Device) -> int:
-        """Build the candidate's plan now, for a device that need not be present; its workspace in
-        bytes. Raises LibraryMissing without cuDNN, CompileFailed when cuDNN refuses the plan (an
-        engine that is compiled at run time needs NVIDIA's driver for that)."""
-        entry = self.build(workload, dataclasses.replace(candidate, notes=()), device).entry
-        built = call_json("cudnn.build_plan", entry, target_options(device))
-        if "refusal" in built:
-            raise _refused(workload, candidate, built["refusal"])
-        return int(built["workspace"])
-
     def sliceable(
         self, workload: Workload, candidate: Candidate, device: Device
     ) -> frozenset[str] | Decline:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DynamicShape, InvalidModel, InvalidOption
 from ..frontend import model_file
+from ..paths import check_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,9 +44,9 @@ def read(
 
 
 def exported_program(path: Path) -> torch.export.ExportedProgram:
-    """Load a program of ``torch.export.save``. Raises InvalidOption, InvalidModel."""
-    if not path.is_file():
-        raise InvalidOption(f"model file {path}, which does not exist", "an existing file")
+    """Load a program of ``torch.export.save``, which executes code from it: PyTorch unpickles parts
+    of the file. Raises InvalidOption, InvalidModel."""
+    check_file(path, "model file")
     try:
         import torch
     except ImportError as err:

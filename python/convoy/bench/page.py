@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import __version__
-from ..report import charts
 from ..report.html import MOST_LAYERS, backend_colours, environment
+from ..report.units import size
 from .result import Result
 
 
@@ -24,7 +24,7 @@ def render(result: Result) -> str:
         },
         most=MOST_LAYERS,
         backend_colours=backend_colours(layer.backend for row in rows for layer in row.layers),
-        size=charts.size,
+        size=size,
     )  # fmt: skip
 
 

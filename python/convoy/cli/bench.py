@@ -144,7 +144,7 @@ def show(result: Result) -> None:
 
 
 def _cells(row: Row) -> tuple[object, ...]:
-    from ..report.charts import size
+    from ..report.units import size
 
     memory = size(max(0, row.memory_bytes)) if row.memory_bytes is not None else None
     return (

@@ -28,7 +28,7 @@ _text = Optional[str]  # noqa: UP045
 def tune(
     source: Annotated[
         list[Path],
-        typer.Argument(help="Relay or ONNX files, or workload lists (.jsonl)."),
+        typer.Argument(help="Relay, ONNX or torch.export files, or workload lists (.jsonl)."),
     ],
     params: Annotated[_path, typer.Option(help="Parameters, for a single model.")] = None,
     batch: Annotated[_int, typer.Option(help="Replace the batch size of models.")] = None,

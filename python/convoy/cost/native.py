@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from .. import programmatic
-from ..graph.rewriter import used_vars
+from ..graph.function import used_vars
 from ..ir.device import Device
 from ..ir.dtypes import DTYPE_BYTES, FLOAT_DTYPES
 from ..ir.measurement import Measurement

@@ -57,9 +57,9 @@ _ORDER = {"wgrad": 0.2}
 #: How far an estimate may be off, as its spread.
 _SPREAD = 0.07
 _LAUNCH_US = 1.5
-#: Of a bottleneck: a product of 64 pixels and results and 16 channels, 32 cycles of an H200; and
-#: what is done with 64 results of each pixel.
-_PRODUCT_US, _BLOCK_US = 0.018, 0.34
+#: Of a bottleneck: an MMA of 64 pixels and results and 16 channels, 32 cycles of an H200; and
+#: the epilogue of 64 results of each pixel.
+_MMA_US, _BLOCK_US = 0.018, 0.34
 
 #: Kernels by the name of their backend and their own.
 Key = tuple[str, str]
@@ -194,11 +194,11 @@ def least_us(workload: Workload, device: Device) -> float:
 def _tiles_us(workload: Workload, device: Device) -> float:
     """Time of tiles of 8 x 8 pixels of a bottleneck in all channels, two at a time on an SM."""
     each = parts(workload)
-    products = sum(part.taps * -(-part.c // 16) * -(-part.k // 64) for part in each)
+    mmas = sum(part.taps * -(-part.c // 16) * -(-part.k // 64) for part in each)
     blocks = sum(-(-part.k // 64) for part in each[1:])
     tiles = workload.n * -(-workload.p // 8) * -(-workload.q // 8)
-    turns = max(1.0, tiles / (2 * device.sm_count))
-    return turns * (_PRODUCT_US * products + _BLOCK_US * blocks)
+    waves = max(1.0, tiles / (2 * device.sm_count))
+    return waves * (_MMA_US * mmas + _BLOCK_US * blocks)
 
 
 def _known(workload: Workload, gpu: str, samples: Sequence[HostSample]) -> _Known:

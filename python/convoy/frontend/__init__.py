@@ -1,0 +1,1 @@
+"""Networks from model files, and several networks joined into one, as Relax modules."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zipfile
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidOption
+from ..errors import InvalidOption, RelaySyntaxError
+from ..paths import check_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import tvm
 
@@ -54,9 +56,7 @@ def read(
         kinds = {**KINDS, ".pt2": "torch.export"}
         known = ", ".join(f"{suffix} ({kind})" for suffix, kind in kinds.items())
         raise InvalidOption(f"model file {path}", f"one of {known}")
-    if not path.is_file():
-        lack = "is no file" if path.exists() else "does not exist"
-        raise InvalidOption(f"model file {path}, which {lack}", "an existing file")
+    check_file(path, "model file")
     if path.suffix == ".onnx":
         if params is not None:
             raise InvalidOption("--params for an ONNX model", "none: the model has its weights")
@@ -71,7 +71,11 @@ def read(
     from ..relay.convert import to_relax
 
     text = path.read_text(encoding="utf-8", errors="replace")
-    module = relay.load_json(text) if path.suffix == ".json" else relay.parse(text, str(path))
+    if path.suffix == ".json":
+        with _named(path):
+            module = relay.load_json(text)
+    else:
+        module = relay.parse(text, str(path))
     if batch is not None:
         module = with_batch(module, batch)
     if shapes:
@@ -85,6 +89,7 @@ def read(
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` by name; raises InvalidOption for any other file."""
+    check_file(path, "array file")
     try:
         _check_npz(path)
         with np.load(path) as arrays:
@@ -93,6 +98,15 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         raise InvalidOption(
             f"{path}, which cannot be read ({err})", "an .npz file of numpy.savez"
         ) from err
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in errors of its content."""
+    try:
+        yield
+    except RelaySyntaxError as err:
+        raise err.reworded(f"{path}: {err.got}") from None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -134,11 +148,11 @@ def load_params(path: Path) -> dict[str, np.ndarray]:
     """
     if path.suffix == ".npz":
         return load_arrays(path)
-    if not path.is_file():
-        raise InvalidOption(f"parameter file {path}, which does not exist", "an existing file")
-    from .. import relay
+    check_file(path, "parameter file")
+    from ..relay.params import read_params
 
-    return {name: value.numpy() for name, value in relay.load_param_dict(path.read_bytes()).items()}
+    with _named(path):
+        return read_params(path.read_bytes())
 
 
 def random_params(module: Any, seed: int = 0) -> dict[str, np.ndarray]:

@@ -39,7 +39,7 @@ def parallel(
     from tvm import relax
 
     from ..graph.bind import bind_params
-    from ..graph.rewriter import main_function
+    from ..graph.function import main_function
 
     names = list(names) if names is not None else [f"m{i}" for i in range(len(modules))]
     given = list(params) if params is not None else [None] * len(modules)
@@ -108,8 +108,8 @@ def _add(builder: relax.BlockBuilder, mod: tvm.IRModule, name: str) -> tvm.ir.Gl
     that it calls (kernels of an importer) are renamed."""
     from tvm import relax
 
+    from ..graph.function import main_function
     from ..graph.rename import rename_calls
-    from ..graph.rewriter import main_function
 
     entry = main_function(mod)[0].name_hint
     mod = relax.transform.InlinePrivateFunctions()(mod)

@@ -1,1 +1,1 @@
-"""Infrastructure of all passes over Relax modules: expression helpers and the rewriter."""
+"""Infrastructure of all passes over Relax modules: functions, expressions and the rewriter."""

@@ -13,7 +13,7 @@ from ..errors import DynamicShape, InvalidOption, UnsupportedOp
 from ..ir.dtypes import numpy_dtype
 from ..ir.sizes import check_elements
 from .expr import dtype_of, is_tensor, op_name, shape_of
-from .rewriter import bindings_of, main_function
+from .function import bindings_of, main_function
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -27,10 +27,13 @@ def bind_params(mod: tvm.IRModule, params: Params | None) -> tvm.IRModule:
 
     ``params`` maps names to numpy arrays or tvm tensors (torch importers keep a list a function:
     ``{"main": [...]}`` binds the last parameters in order). Values are cast to the parameter's
-    dtype. Raises InvalidOption for a wrong name or shape.
+    dtype. Raises InvalidOption for a wrong name or shape, and for
+    values without names.
     """
     if not params:
         return mod
+    if not isinstance(params, Mapping):
+        raise InvalidOption(f"params of type {type(params).__name__}", "values by name")
     gv, func = main_function(mod)
     values = params.get(gv.name_hint)
     if len(params) == 1 and isinstance(values, (list, tuple)):

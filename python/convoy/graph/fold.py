@@ -89,9 +89,9 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
     if name in _MADE:
         made = _MADE[name](call) if int(np.prod(shape_of(call))) <= _MOST_MADE else None
         return None if made is None else make_const(made, dtype_of(call))
-    if not any(name in table for table in (_ELEMENTWISE, _MOVED, _INDEXED, _STATISTICS)):
+    if not any(name in t for t in (_ELEMENTWISE, _MOVED, _INDEXED, _STATISTICS, _JOINED)):
         return None
-    args = call.args[:]
+    args = list(call.args[0].fields) if name in _JOINED else call.args[:]
     if not args or not is_const(args[0]) or int(np.prod(shape_of(call))) * 8 > MOST_BYTES:
         return None
     tensors = [a for a in args if isinstance(a.ty, relax.TensorType)]
@@ -103,6 +103,10 @@ def fold_call(call: relax.Call) -> relax.Expr | None:
         if name in _OF_FLOATS and numpy_dtype(dtype_of(call)).kind in "iu":
             return None
         value = _reduced_precision(_ELEMENTWISE[name])(*(as_numpy(a) for a in tensors))
+    elif name in _JOINED:
+        if call.attrs.axis is None:  # flattens what it joins
+            return None
+        value = _JOINED[name]([as_numpy(a) for a in tensors], int(call.attrs.axis))
     elif name in _STATISTICS:
         if any(dtype_of(a) not in FLOAT_DTYPES or 0 in shape_of(a) for a in tensors):
             return None
@@ -241,6 +245,12 @@ def _slice_scatter(call: relax.Call) -> np.ndarray | None:
     result[tuple(cut)] = update
     return result
 
+
+#: Operators of a tuple of constants.
+_JOINED: dict[str, Callable[[list[np.ndarray], int], np.ndarray]] = {
+    "relax.concat": np.concatenate,
+    "relax.stack": np.stack,
+}
 
 #: Operators whose tensors are constants.
 _INDEXED: dict[str, Callable[[relax.Call], np.ndarray | None]] = {

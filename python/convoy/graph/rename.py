@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from .rewriter import main_function
+from .function import main_function, with_main
 
 
 def rename_calls(
@@ -45,11 +45,10 @@ def declared(name: str, like: tvm.ir.GlobalVar, func: PrimFunc) -> tvm.ir.Global
 
 def rename_main(mod: tvm.IRModule, name: str) -> tvm.IRModule:
     """Give the entry function another name; nothing in the module calls it."""
-    gv, func = main_function(mod)
+    _, func = main_function(mod)
     if func.attrs and "global_symbol" in func.attrs:
         func = func.with_attr("global_symbol", name)
-    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-    return tvm.IRModule({**functions, tvm.ir.GlobalVar(name): func}, attrs=mod.attrs)
+    return with_main(mod, name, func)
 
 
 @mutator

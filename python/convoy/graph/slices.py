@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from .expr import dtype_of, op_name, shape_of
-from .rewriter import bindings_of
+from .function import bindings_of
 
 JOIN, _CUT = "convoy.join", "convoy.cut."
 #: A copy of a tensor, which becomes a kernel: a part that is not written in place.

@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import relax
 
 from .expr import op_name
-from .rewriter import bindings_of, main_function, result_of, used_vars
+from .function import bindings_of, main_function, result_of, used_vars, with_main
 
 #: Function attribute: how many of the last parameters are state.
 STATE = "convoy.state"
@@ -39,9 +39,7 @@ def update_in_place(mod: tvm.IRModule) -> tvm.IRModule:
             replaced[result] = param
     if not replaced:
         return mod
-    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-    functions[tvm.ir.GlobalVar(gv.name_hint)] = _substituted(func, replaced)
-    return tvm.IRModule(functions, attrs=mod.attrs)
+    return with_main(mod, gv.name_hint, _substituted(func, replaced))
 
 
 class _Calls:

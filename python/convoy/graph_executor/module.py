@@ -10,6 +10,7 @@ from tvm_ffi import Shape
 
 from convoy.errors import InvalidOption
 from convoy.graph_executor.timing import measure
+from convoy.runtime.values import host_value
 
 if TYPE_CHECKING:
     import tvm
@@ -129,7 +130,11 @@ class GraphModule:
         dtype = str(self._session.input_info[index][2])
         if str(getattr(value, "dtype", "")) == dtype or dtype == "bfloat16":
             return value
-        return np.asarray(value.numpy() if hasattr(value, "numpy") else value).astype(dtype)
+        try:
+            return np.asarray(host_value(value)).astype(dtype)
+        except ValueError:
+            name = self._session.input_info[index][0]
+            raise InvalidOption(f"{value!r} for input {name!r}", "an array of numbers") from None
 
     def set_input_zero_copy(
         self, key: str | int, value: Value | None = None, **params: Value

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import CacheUnwritable, CorruptArtefact, InvalidOption
+from ..paths import check_writable
 
 _MAGIC = b"CONVOYSO"
 _SEAL = struct.Struct("<Q32s8s")
@@ -53,6 +54,7 @@ def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes])
     is written atomically. Raises CacheUnwritable if the folder cannot be written.
     """
     target = Path(path)
+    check_writable(target)
     try:
         with tempfile.TemporaryDirectory(dir=target.resolve().parent, prefix=".convoy-") as folder:
             made = Path(folder) / "module.so"
@@ -63,9 +65,8 @@ def write_sealed(path: str | os.PathLike[str], content: Callable[[Path], bytes])
                 os.fsync(file.fileno())
             os.replace(made, target)
     except OSError as err:
-        raise CacheUnwritable(
-            f"{target}, which cannot be written ({err})", "a path in a writable folder"
-        ) from None
+        problem = f"{target}, which cannot be written ({err.strerror or err})"
+        raise CacheUnwritable(problem, "a path in a writable folder") from None
 
 
 def read_sealed(path: str | os.PathLike[str]) -> bytes:
@@ -83,7 +84,9 @@ def read_sealed(path: str | os.PathLike[str]) -> bytes:
     except FileNotFoundError:
         raise InvalidOption(f"{path}, which does not exist", "a compiled module") from None
     except OSError as err:  # a folder, or no permission to read: nothing is wrong with a module
-        raise InvalidOption(f"{path}, which cannot be read ({err})", "a compiled module") from None
+        raise InvalidOption(
+            f"{path}, which cannot be read ({err.strerror})", "a compiled module"
+        ) from None
     expected = "a module written by export_library"
     if len(data) < _SEAL.size:
         raise CorruptArtefact(f"{path} of {len(data)} bytes", expected, remedy)

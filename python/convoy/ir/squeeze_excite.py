@@ -32,7 +32,7 @@ class SqueezeExcite:
             if epilogue.residual or epilogue.affine_relu:
                 raise InvalidWorkload(
                     f"a squeeze-and-excitation block with epilogue {epilogue.name!r} of its "
-                    f"{name} product",
+                    f"{name} GEMM",
                     "bias and activation alone",
                 )
 

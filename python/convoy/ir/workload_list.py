@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import InvalidOption, InvalidWorkload
+from ..paths import check_file
 from . import fields as checks
 from .compact import without_defaults
 from .workload import Workload
@@ -26,8 +27,7 @@ def read(path: Path) -> list[Workload]:
 
     Raises InvalidOption for a missing file or a line that is not JSON, InvalidWorkload.
     """
-    if not path.is_file():
-        raise InvalidOption(f"workload list {path}, which does not exist", "an existing file")
+    check_file(path, "workload list")
     try:
         text = checks.read_bytes(path).decode()
     except (OSError, UnicodeDecodeError) as err:

@@ -11,10 +11,10 @@ import math
 from typing import ClassVar
 
 import tvm
-import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 from ..graph.rewriter import Rewriter
+from ..tir.builder import substituted
 from ..tir.channel_gate import ChannelGate
 from .tails import reduces_once
 
@@ -82,14 +82,10 @@ def _together(first: tirx.PrimFunc, second: tirx.PrimFunc, place: int) -> tirx.P
     read = rest.pop(place)
     inner = tirx.decl_buffer(between.shape, between.dtype, "gates")
     blocks = [
-        _renamed(func.body.block, {of: inner}) for func, of in ((first, between), (second, read))
+        substituted(func.body.block, {of: inner}) for func, of in ((first, between), (second, read))
     ]
     body = tirx.SeqStmt([block.body for block in blocks])
     buffers = [inner, *(buffer for block in blocks for buffer in block.alloc_buffers)]
     root = s_tir.SBlock([], [], [], "root", body, alloc_buffers=buffers)
     realized = s_tir.SBlockRealize([], True, root)
     return tirx.PrimFunc([*params, *rest], realized, second.ret_type, attrs=second.attrs)
-
-
-def _renamed(block: s_tir.SBlock, names: dict[tirx.Buffer, tirx.Buffer]) -> s_tir.SBlock:
-    return tvm_ffi.structural_map(block, [(tvm.ir.Var, lambda var: names.get(var, var))])

@@ -19,7 +19,8 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import is_tensor, op_name
-from ..graph.rewriter import Rewriter, bindings_of, main_function, used_vars
+from ..graph.function import bindings_of, main_function, used_vars, with_bindings
+from ..graph.rewriter import Rewriter
 from .in_place import copied
 
 
@@ -73,18 +74,12 @@ def _is_kernel(value: relax.Expr | None) -> bool:
 
 def _reordered(mod: tvm.IRModule) -> tvm.IRModule:
     """Move kernels on inputs alone to the front and kernels that write results to the end."""
-    gv, func = main_function(mod)
+    _, func = main_function(mod)
     inputs = set(func.params)
-    first, middle, last = [], [], []
-    for binding in bindings_of(func):
+
+    def rank(binding: relax.Binding) -> int:
         if _is_kernel(binding.value) and all(v in inputs for v in used_vars(binding.value)):
-            first.append(binding)
-        elif not isinstance(binding.var, relax.DataflowVar):
-            last.append(binding)
-        else:
-            middle.append(binding)
-    block = relax.DataflowBlock([*first, *middle, *last])
-    body = relax.SeqExpr([block], func.body.body)
-    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
-    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-    return tvm.IRModule({**functions, tvm.ir.GlobalVar(gv.name_hint): new}, attrs=mod.attrs)
+            return 0
+        return 1 if isinstance(binding.var, relax.DataflowVar) else 2
+
+    return with_bindings(mod, sorted(bindings_of(func), key=rank))

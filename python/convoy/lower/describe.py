@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 
 import tvm
 from tvm import relax
 
 from ..graph.expr import layer_of, op_name
-from ..graph.rewriter import bindings_of, main_function
+from ..graph.function import bindings_of, main_function
 from ..ir.artifact import Meta, TensorInfo
 from ..ir.names import OUTPUT_NAMES
 from ..ir.plan import Plan
+from ..wheels import version_of
 from .target import kind_of
 
 _DISTRIBUTIONS = ("tvm-convoy", "apache-tvm", "nvidia-cutlass")
@@ -31,8 +31,9 @@ def describe(
     """The description of a module in normal form, for a target, before it has a schedule."""
     inputs, outputs = signature(normal)
     found = plan.to_json() if plan is not None else {}
+    versions = {name: version_of(name) or "not installed" for name in _DISTRIBUTIONS}
     return Meta(
-        inputs, outputs, kind_of(target), precision, found, versions(), layers=layers_of(normal)
+        inputs, outputs, kind_of(target), precision, found, versions, layers=layers_of(normal)
     )
 
 
@@ -60,14 +61,3 @@ def _infos(name: str, ty: tvm.ir.Type) -> list[TensorInfo]:
     if isinstance(ty, relax.TupleType):
         return [t for i, field in enumerate(ty.fields) for t in _infos(f"{name}_{i}", field)]
     return [TensorInfo(name, tuple(int(d) for d in ty.shape.values), str(ty.dtype))]
-
-
-def versions() -> dict[str, str]:
-    """Versions of the libraries that a module is built against."""
-    found = {}
-    for name in _DISTRIBUTIONS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found

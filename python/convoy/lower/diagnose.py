@@ -9,7 +9,7 @@ from tvm import relax
 
 from ..errors import DynamicShape, UnsupportedOp
 from ..graph.expr import dtype_of, is_tensor, op_name, relax_ops, shape_of
-from ..graph.rewriter import bindings_of, main_function
+from ..graph.function import bindings_of, main_function
 from ..tir.rules import why
 
 #: What may be left when operators have become kernels: these and ``relax.builtin``, ``.memory``

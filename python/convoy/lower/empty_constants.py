@@ -8,7 +8,8 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import dtype_of, is_const, shape_of
-from ..graph.rewriter import Rewriter, bindings_of, main_function, result_of
+from ..graph.function import bindings_of, main_function, result_of
+from ..graph.rewriter import Rewriter
 
 
 class EmptyConstants(Rewriter):

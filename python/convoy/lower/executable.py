@@ -66,20 +66,14 @@ def lower_together(
         The executable, and those kernels.
     """
     target = tvm.target.Target(target) if isinstance(target, str) else target
-    return _compile(lower_modules(mods, target, cuda_graph), target, external)
+    lowered = lower_modules(mods, target, cuda_graph)
+    target = _with_level(target)
 
-
-def _compile(
-    lowered: tvm.IRModule,
-    target: tvm.target.Target,
-    external: Callable[[list[Rescheduled]], list[tvm.runtime.Module]] | None = None,
-) -> tuple[relax.VMExecutable, list[Rescheduled]]:
     def build(lowered: tvm.IRModule) -> relax.VMExecutable:
         if external is not None:
             lowered = lowered.with_attr("external_mods", external(rescheduled(lowered)))
         return _verified(without_source(lowered), target)
 
-    target = _with_level(target)
     executable, built = compiled(lowered, target, build)
     return executable, rescheduled(built)
 

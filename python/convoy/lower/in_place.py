@@ -15,7 +15,8 @@ import tvm
 from tvm import relax, te
 
 from ..graph.expr import shape_of
-from ..graph.rewriter import Rewriter, main_function
+from ..graph.function import main_function
+from ..graph.rewriter import Rewriter
 from ..graph.slices import COPY, cut, join
 from .channel_layout import Layout, Run
 from .decompose import Decompose

@@ -12,7 +12,8 @@ import numpy as np
 from tvm import relax
 
 from ..graph.expr import as_numpy, ints, is_const, op_name, rank_of, shape_of
-from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..graph.function import result_of, used_vars
+from ..graph.rewriter import Rewriter
 from .split_reductions import ELEMENTWISE
 
 _TAKE, _PAD = "relax.take", "relax.nn.pad"

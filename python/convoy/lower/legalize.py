@@ -215,35 +215,39 @@ def _full(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _nll_loss(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Lower (n, classes) without weights to terms and their sum, which TVM sums in one thread."""
-    if len(call.args) != 2 or rank_of(call.args[0]) != 2:
-        return default_legalize(bb, call)
+    """Lower to terms, the weights of those that count, and sums, which TVM has in one block."""
     ignored, dtype = int(call.attrs.ignore_index), dtype_of(call)
     reduction = str(call.attrs.reduction)
     fused = on_gpu() and reduction == "mean" and dtype == "float32"
     # Kernels by themselves, so that their results can be read as columns without a copy.
     alone = {"primfunc_attrs": {"op_pattern": 8}} if fused else {}
+    zero = tvm.tirx.const(0.0, dtype)
 
-    def terms(scores: te.Tensor, labels: te.Tensor) -> te.Tensor:
-        zero = tvm.tirx.const(0.0, dtype)
+    def counted(labels: te.Tensor, *weights: te.Tensor) -> te.Tensor:
+        def weight(*place):  # type: ignore[no-untyped-def]
+            label = labels(*place)
+            one = weights[0][label] if weights else tvm.tirx.const(1.0, dtype)
+            return tvm.tirx.if_then_else(label != ignored, one, zero)
 
-        def term(n):  # type: ignore[no-untyped-def]
-            label = labels[n]
-            return tvm.tirx.if_then_else(label != ignored, zero - scores[n, label], zero)
+        return te.compute(labels.shape, weight, name="used")
+
+    def terms(scores: te.Tensor, labels: te.Tensor, *weights: te.Tensor) -> te.Tensor:
+        def term(*place):  # type: ignore[no-untyped-def]
+            label = labels(*place)
+            score = zero - scores(*place[:1], label, *place[1:])
+            weighed = score * weights[0][label] if weights else score
+            return tvm.tirx.if_then_else(label != ignored, weighed, zero)
 
         return te.compute(labels.shape, term, name="terms")
-
-    def counted(labels: te.Tensor) -> te.Tensor:
-        return te.compute(labels.shape, lambda n: (labels[n] != ignored).astype(dtype), name="used")
 
     each = bb.emit(bb.call_te(terms, *call.args, primfunc_name_hint="nll_terms", **alone))
     if reduction != "mean":
         return each if reduction == "none" else bb.emit(relax.op.sum(each))
-    used = bb.emit(bb.call_te(counted, call.args[1], primfunc_name_hint="nll_used", **alone))
+    used = bb.emit(bb.call_te(counted, *call.args[1:], primfunc_name_hint="nll_used", **alone))
     if not fused:
         return bb.emit(relax.op.divide(bb.emit(relax.op.sum(each)), bb.emit(relax.op.sum(used))))
     sums = ChannelSums(
-        "nll_loss", shape_of(each)[0], 1, (dtype, dtype), 0, 1,
+        "nll_loss", math.prod(shape_of(each)), 1, (dtype, dtype), 0, 1,
         lambda x, v, first: (x[0], x[1]), lambda s, v, first: [s[0] / s[1]],
     )  # fmt: skip
     return bb.emit(relax.op.reshape(bb.emit(emit_sums(bb, sums, [each, used], [])), ()))

@@ -7,7 +7,7 @@ target is CUDA: sums over rows read the activations once, and a max pool's gradi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tvm import relax, tirx
 from tvm.tirx import Expr
@@ -16,10 +16,9 @@ from ..graph.expr import attr_fields, dtype_of, ints, permute, shape_of
 from ..graph.target import on_gpu
 from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.activation_backward import through
-from ..tir import pool_gradient
 from ..tir.channel_sums import ChannelSums, partial_shape
 from ..tir.channel_sums_kernels import kernels
-from ..tir.pool_gradient import MaxPool
+from ..tir.pool_gradient import MaxPool, maxima, scatter
 from ..tir.row_norm_gradient import gradient_kernel
 from ..tir.row_norms import LONGEST_ROW, RowNorm
 from .default import default_legalize
@@ -46,12 +45,13 @@ def max_pool2d_backward(builder: relax.BlockBuilder, call: relax.Call) -> relax.
     layout = str(attrs["layout"])
     to, back = ([a.index(letter) for letter in b] for a, b in ((layout, "NHWC"), ("NHWC", layout)))
     x_shape, y_shape = (permute(shape_of(e), tuple(to)) for e in (x, y))
-    functions = _pool_kernels(x_shape, y_shape, dtype_of(x), attrs) if on_gpu() else None
-    if functions is None:
+    pool = pool_of(x_shape, y_shape, dtype_of(x), attrs) if on_gpu() else None
+    if pool is None:
         return default_legalize(builder, call)
     if layout != "NHWC":
         dy, x, y = (builder.emit(relax.op.permute_dims(e, to)) for e in (dy, x, y))
-    dx = _call_pool_kernels(builder, functions, dy, x, y)
+    _, which = emit_maxima(builder, pool, x)
+    dx = builder.emit(scattered(builder, pool, dy, which))
     return dx if layout == "NHWC" else builder.emit(relax.op.permute_dims(builder.emit(dx), back))
 
 
@@ -119,10 +119,9 @@ def _stats_sums(call: relax.Call) -> Sums:
         mean, rstd = first + offset, tirx.rsqrt(var + _const(epsilon))
         scale = rstd * v[0] if attrs["scale"] else rstd
         shift = (v[1] if attrs["center"] else _const(0.0)) - mean * scale
-        moved = [
-            v[2 + i] * _const(1 - rate) + new * _const(rate) for i, new in enumerate((mean, var))
-        ]
-        return [scale, shift, mean, rstd, *moved]
+        new_mean = v[2] * _const(1 - rate) + mean * _const(rate)
+        new_var = v[3] * _const(1 - rate) + var * _const(rate * attrs["unbiased"])
+        return [scale, shift, mean, rstd, new_mean, new_var]
 
     sums = ChannelSums(
         "batch_norm_stats", rows, channels, (dtype_of(x),), 4, 6, terms, finish, True, str(attrs)
@@ -164,32 +163,38 @@ def _const(value: float) -> Expr:
     return tirx.const(value, "float32")
 
 
-def _pool_kernels(
-    x_shape: tuple[int, ...], y_shape: tuple[int, ...], dtype: str, attrs: dict[str, object]
-) -> tuple[tirx.PrimFunc, tirx.PrimFunc] | None:
-    """Build both kernels of a max pool's gradient; None for a window that they do not support."""
+def pool_of(
+    x_shape: Sequence[int], y_shape: Sequence[int], dtype: str, attrs: Mapping[str, object]
+) -> MaxPool | None:
+    """A max pool of (n, h, w, c) to (n, p, q, c); None for a window that kernels do not support."""
     window, stride, padding, dilation = (
         ints(attrs[name]) for name in ("pool_size", "strides", "padding", "dilation")
     )
     if dilation != (1, 1) or window[0] * window[1] > 256 or dtype not in FLOAT_DTYPES:
         return None
     (n, h, w, c), (_, p, q, _) = x_shape, y_shape
-    pool = MaxPool(
+    return MaxPool(
         n, h, w, c, p, q, (window[0], window[1]), (stride[0], stride[1]), (padding[0], padding[1]),
         dtype,
     )  # fmt: skip
-    return pool_gradient.first_maximum(pool), pool_gradient.scatter(pool)
 
 
-def _call_pool_kernels(
-    builder: relax.BlockBuilder,
-    kernels: tuple[tirx.PrimFunc, tirx.PrimFunc],
-    dy: relax.Expr,
-    x: relax.Expr,
-    y: relax.Expr,
-) -> relax.Expr:
-    first = builder.add_func(kernels[0], "max_pool2d_argmax")
-    second = builder.add_func(kernels[1], "max_pool2d_backward")
-    taps = relax.TensorType(shape_of(y), "uint8")
-    which = builder.emit(relax.op.call_tir(first, [x, y], taps))
-    return builder.emit(relax.op.call_tir(second, [dy, which], x.ty))
+def emit_maxima(
+    builder: relax.BlockBuilder, pool: MaxPool, x: relax.Expr
+) -> tuple[relax.Expr, relax.Expr]:
+    """The maxima of a pool, and which taps have them."""
+    callee = builder.add_func(maxima(pool), "max_pool2d_taps")
+    shape = (pool.n, pool.p, pool.q, pool.c)
+    types = [relax.TensorType(shape, dtype) for dtype in (pool.dtype, "uint8")]
+    both = builder.emit(relax.op.call_tir(callee, [x], types))
+    y, which = (builder.emit(relax.TupleGetItem(both, i)) for i in range(2))
+    return y, which
+
+
+def scattered(
+    builder: relax.BlockBuilder, pool: MaxPool, dy: relax.Expr, which: relax.Expr
+) -> relax.Call:
+    """The gradient of a pool from that of its maxima."""
+    callee = builder.add_func(scatter(pool), "max_pool2d_backward")
+    shape = (pool.n, pool.h, pool.w, pool.c)
+    return relax.op.call_tir(callee, [dy, which], relax.TensorType(shape, pool.dtype))

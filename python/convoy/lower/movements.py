@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 
-from ..graph.rewriter import bindings_of, main_function, used_vars
+from ..graph.function import bindings_of, main_function, used_vars
 from ..tir.batch_matmul import is_product
 from .tails import BROADCAST, ELEMENTWISE, FUSABLE, REDUCTION, fuse_as, kernels_of
 

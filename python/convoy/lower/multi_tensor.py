@@ -12,7 +12,8 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import attr_fields, dtype_of, is_tensor, op_name, shape_of
-from ..graph.rewriter import Rewriter, bindings_of, calls_of, main_function, used_vars
+from ..graph.function import bindings_of, calls_of, main_function, used_vars, with_bindings
+from ..graph.rewriter import Rewriter
 from ..graph.state import STATE
 from ..ir.dtypes import FLOAT_DTYPES
 from ..ops.optimizer import SQUARED_NORM, UPDATE, element
@@ -156,18 +157,11 @@ def _item(call: relax.Call) -> Item:
 
 def _updates_last(mod: tvm.IRModule) -> tvm.IRModule:
     """Move updates, and their dependants, to the end."""
-    gv, func = main_function(mod)
+    _, func = main_function(mod)
     late: set[relax.Var] = set()
-    early_bindings, late_bindings = [], []
-    for binding in bindings_of(func):
+    bindings = bindings_of(func)
+    for binding in bindings:
         behind = any(var in late for var in used_vars(binding.value))
         if behind or op_name(binding.value) == UPDATE:
             late.add(binding.var)
-            late_bindings.append(binding)
-        else:
-            early_bindings.append(binding)
-    block = relax.DataflowBlock([*early_bindings, *late_bindings])
-    body = relax.SeqExpr([block], func.body.body)
-    new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
-    functions = {g: f for g, f in mod.functions.items() if not g.same_as(gv)}
-    return tvm.IRModule({**functions, tvm.ir.GlobalVar(gv.name_hint): new}, attrs=mod.attrs)
+    return with_bindings(mod, sorted(bindings, key=lambda binding: binding.var in late))

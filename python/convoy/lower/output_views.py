@@ -15,7 +15,8 @@ from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 
 from ..graph.expr import op_name, shape_of
-from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..graph.function import result_of, used_vars
+from ..graph.rewriter import Rewriter
 
 
 class OutputViews(Rewriter):

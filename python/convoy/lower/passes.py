@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from ..errors import ConvoyError
-from ..graph.rewriter import Rewriter, main_function
+from ..graph.rewriter import Rewriter
 from ..graph.target import on_gpu
 from ..tir.dead_blocks import without_dead_blocks
 from ..tir.unit_reductions import without_unit_reductions
@@ -28,16 +28,19 @@ from .interiors import ReadInteriors
 from .legalize import legalize_ops
 from .legalize_nan import keeps_nan
 from .long_norms import LongNorms
+from .max_pools import KeepTaps
 from .movements import fuse_movements
 from .multi_tensor import GroupCasts, GroupSquares, GroupUpdates
 from .order_nan import OrderNan
 from .plain_reshapes import PlainReshapes
 from .power import RewritePower
+from .recurrent import RecurrentKernels
 from .row_norms import RowNorms
 from .scalars import Scalars
 from .scatters import ScatterInParallel
 from .second_results import FuseSecondResults
 from .slices import fuse_slices
+from .softmax_gradients import SoftmaxGradients
 from .split_reductions import SplitReductions
 from .spread import KeepSpreadApart
 from .tails import fuse_tails
@@ -71,14 +74,15 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
     """Operators to fused kernels without schedules, for the current target; ``keep_nan`` as in
     :func:`legalize_ops`."""
     return [
-        *([ScatterInParallel()] if on_gpu() else []),
+        *([RecurrentKernels(), ScatterInParallel()] if on_gpu() else []),
         Decompose(),  # operators that TVM cannot compile, into others
         *([OrderNan()] if keep_nan else []),
         *([SelectTopK()] if on_gpu() else []),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),
         PlainReshapes(),
-        *([LongNorms(), RowNorms(), GroupNorms(), ReadInteriors()] if on_gpu() else []),
+        *([LongNorms(), RowNorms(), SoftmaxGradients()] if on_gpu() else []),
+        *([GroupNorms(), ReadInteriors()] if on_gpu() else []),
         AccumulateInFloat32(),  # 16-bit arithmetic
         *([SplitReductions(), Scalars()] if on_gpu() else []),
         RewritePower(),  # pow() of negative bases on CUDA
@@ -89,7 +93,7 @@ def kernel_passes(keep_nan: bool = True) -> list[Pass]:
 def fuse_passes(keep_nan: bool = True) -> list[tvm.transform.Pass]:
     """Legalize operators and fuse their kernels, for the current target."""
     return [
-        *(map(module_pass, (GroupCasts, GroupSquares, GroupUpdates)) if on_gpu() else ()),
+        *(map(module_pass, (GroupCasts, GroupSquares, GroupUpdates, KeepTaps)) if on_gpu() else ()),
         legalize_ops(keep_nan),
         *((without_unit_reductions,) if on_gpu() else ()),
         relax.transform.AnnotateTIROpPattern(),
@@ -143,22 +147,3 @@ def finish_passes() -> list[tvm.transform.Pass]:
         relax.transform.VMShapeLower(),
         relax.transform.AttachGlobalSymbol(),
     ]
-
-
-def kernel_calls(mod: tvm.IRModule) -> list[str]:
-    """Name the kernels that a fused module launches in one call, in order.
-
-    External functions are named by their symbol.
-    """
-    _, func = main_function(mod)
-    names = []
-    for block in func.body.blocks:
-        for binding in block.bindings:
-            call = binding.value
-            if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
-                continue
-            if call.op.name == "relax.call_tir":
-                names.append(call.args[0].name_hint)
-            elif call.op.name == "relax.call_dps_packed":
-                names.append(str(call.args[0].global_symbol))
-    return names

@@ -9,7 +9,8 @@ from typing import ClassVar
 from tvm import relax
 
 from ..graph.expr import as_numpy, dtype_of, ints, is_const, op_name, rank_of, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, bindings_of, result_of, used_vars
+from ..graph.function import bindings_of, result_of, used_vars
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES
 from ..tir.row_norms import LONGEST_ROW, RowNorm, Run, kernel
 

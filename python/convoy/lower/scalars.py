@@ -13,7 +13,8 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import call_like, op_name, rank_of, shape_of
-from ..graph.rewriter import Rewriter, used_vars
+from ..graph.function import used_vars
+from ..graph.rewriter import Rewriter
 from .split_reductions import ELEMENTWISE, REDUCE
 
 

@@ -10,7 +10,8 @@ from tvm import relax, s_tir, tirx
 from tvm.relax import op
 
 from ..graph.expr import is_tensor, op_name
-from ..graph.rewriter import Rewriter, bindings_of, used_vars
+from ..graph.function import bindings_of, used_vars
+from ..graph.rewriter import Rewriter
 from ..graph.slices import layout_call
 from ..tir.second_result import second_result
 
@@ -78,6 +79,8 @@ class FuseSecondResults(Rewriter):
 
     def _joined(self, first: relax.Var, second: relax.Var, place: int) -> tirx.PrimFunc | None:
         one, other = (self._mod[self.values[var].args[0]] for var in (first, second))
+        if relax.analysis.has_reshape_pattern(other):  # a view, which no kernel has to write
+            return None
         if (one, other, place) not in self._found:
             try:
                 self._found[one, other, place] = second_result(one, other, place)

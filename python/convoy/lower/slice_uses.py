@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from tvm import relax
 
 from ..graph.expr import is_tensor, op_name, relax_ops
-from ..graph.rewriter import bindings_of, result_of, used_vars
+from ..graph.function import bindings_of, result_of, used_vars
 
 #: External functions, with the places of the tensors in a call (the output last) that may be
 #: slices.

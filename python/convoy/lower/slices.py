@@ -15,7 +15,8 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 from ..graph.expr import op_name
-from ..graph.rewriter import Rewriter, bindings_of, main_function, result_of, used_vars
+from ..graph.function import bindings_of, main_function, result_of, used_vars
+from ..graph.rewriter import Rewriter
 from ..tir.loads import contiguous_in, loads_of
 from .tails import BROADCAST, INJECTIVE, REDUCTION, fuse_as, kernels_of
 

@@ -15,7 +15,8 @@ from tvm import relax
 from tvm.relax import op
 
 from ..graph.expr import call_like, dtype_of, ints, op_name, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, result_of, used_vars
+from ..graph.function import result_of, used_vars
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import FLOAT_DTYPES
 
 #: Elements of a result that the threads of one block reduce in the time of a launch: of rows of

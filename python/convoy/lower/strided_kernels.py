@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 import tvm
 from tvm import relax
 
+from ..graph.function import bindings_of, calls_of, main_function
 from ..graph.rename import declared
-from ..graph.rewriter import bindings_of, calls_of, main_function
 from ..graph.slices import NotSliceable, Slice, is_layout, slices_of
 from ..tir.row_strides import with_row_strides
 

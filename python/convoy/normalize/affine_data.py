@@ -25,7 +25,7 @@ from ..graph.expr import (
     rank_of,
     shape_of,
 )
-from ..graph.rewriter import result_of, used_vars
+from ..graph.function import result_of, used_vars
 from ..ir.dtypes import numpy_dtype
 from .affine import PRODUCTS, ThenFoldAffine, channel_constant, is_product
 from .layout import DATA, KERNEL

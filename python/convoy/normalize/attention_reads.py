@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tvm import relax
 
 from ..graph.expr import op_name, rank_of, relax_ops
-from ..graph.rewriter import result_of, used_vars
+from ..graph.function import result_of, used_vars
 
 #: Operators that may be between a linear layer and a product of attention.
 _BETWEEN = relax_ops(

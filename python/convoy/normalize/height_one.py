@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import (
+    attr_fields,
     call_like,
     ints,
     op_name,
@@ -24,8 +25,12 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, calls_of
+from ..graph.function import calls_of
+from ..graph.rewriter import Rewriter
 from ..ops.activation import ELU, HARDSWISH, MISH
+from ..ops.activation_backward import ACTIVATION_BACKWARD
+from ..ops.batch_norm import BACKWARD
+from ..ops.elementwise import RELU_BACKWARD
 
 _CONVOLUTIONS = relax_ops("nn.conv1d nn.conv1d_transpose")
 _POOLS = relax_ops("nn.max_pool1d nn.avg_pool1d nn.adaptive_avg_pool1d")
@@ -35,7 +40,10 @@ _UNARY = relax_ops(
     log sqrt rsqrt square abs negative erf clip astype
     """
 ) | {HARDSWISH, ELU, MISH}
-_BINARY = relax_ops("add subtract multiply divide power maximum minimum")
+_BINARY = relax_ops("add subtract multiply divide power maximum minimum") | {
+    RELU_BACKWARD,
+    ACTIVATION_BACKWARD,
+}
 _AXIS = relax_ops("nn.softmax nn.log_softmax nn.prelu split")
 _REDUCTIONS = relax_ops("mean sum max min")
 
@@ -229,6 +237,18 @@ class HeightOne(Rewriter):
         args = [known.value, *call.args[1:]]
         return self._flat(call_like(call, args, axes=axes, channel_axis=channel), known.axis)
 
+    def _batch_norm(self, call: relax.Call) -> relax.Expr | None:
+        """A batch norm of a training step, or its gradients: only the first result is an image."""
+        count = 2 if op_name(call) == BACKWARD else 1
+        known = next((k for arg in call.args[:count] if (k := self._known(arg))), None)
+        if known is None:
+            return None
+        (axis,) = known.moved([int(attr_fields(call.attrs)["axis"])])
+        images = [self._image(arg, known.axis) for arg in call.args[:count]]
+        both = self.emit(call_like(call, [*images, *call.args[count:]], axis=axis))
+        first, *vectors = (self.emit(relax.TupleGetItem(both, i)) for i in range(3))
+        return relax.Tuple([self._flat(first, known.axis), *vectors])
+
     def _permute_dims(self, call: relax.Call) -> relax.Expr | None:
         known = self._known(call.args[0])
         if known is None or permutation_of(call) != (0, 2, 1):
@@ -265,6 +285,8 @@ _RULES: dict[str, Callable[[HeightOne, relax.Call], relax.Expr | None]] = {
     **dict.fromkeys(_REDUCTIONS, HeightOne._reduction),
     **dict.fromkeys(relax_ops("reshape expand_dims squeeze"), HeightOne._reshape),
     **dict.fromkeys(relax_ops("nn.group_norm nn.instance_norm"), HeightOne._group_norm),
+    "relax.nn.batch_norm": HeightOne._batch_norm,
+    BACKWARD: HeightOne._batch_norm,
     "relax.concat": HeightOne._concat,
     "relax.nn.pad": HeightOne._pad,
     "relax.strided_slice": HeightOne._slice,

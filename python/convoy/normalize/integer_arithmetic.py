@@ -31,7 +31,7 @@ from ..graph.expr import (
     rank_of,
     shape_of,
 )
-from ..graph.rewriter import calls_of
+from ..graph.function import calls_of
 from ..ops.conv_attrs import has_normal_layouts
 from .integer_weights import as_integers
 from .quantized_data import Quantized, QuantizedData

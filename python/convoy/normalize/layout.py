@@ -21,7 +21,8 @@ from tvm import relax
 
 from ..errors import UnsupportedLayout
 from ..graph.expr import inverse, op_name, permutation_of, permute, rank_of, relax_ops, shape_of
-from ..graph.rewriter import Rewriter, calls_of
+from ..graph.function import calls_of
+from ..graph.rewriter import Rewriter
 
 #: Position in the view -> axis in the model's order, by the number of axes. 5-d values are
 #: (batch, channels, depth, height, width), or (batch, groups, channels, height, width).

@@ -113,14 +113,14 @@ def _pool2d_backward(p: ChannelsLast, call: relax.Call) -> relax.Expr:
 def _training_norm(p: ChannelsLast, call: relax.Call) -> relax.Expr | None:
     """Batch norms of a training step; the first result is in the data's layout, the others are
     vectors."""
-    data = 2 if call.op.name == BACKWARD else 1
+    data, rank = 2 if call.op.name == BACKWARD else 1, rank_of(call.args[0])
     axis = int(attr_fields(call.attrs)["axis"])
-    if rank_of(call.args[0]) != 4 or axis % 4 != 1:
+    if rank not in p.to_last or axis % rank != 1:
         return None
     if not any(p.has_view(arg) for arg in call.args[:data]):
         return None
     args = [*(p.view(arg) for arg in call.args[:data]), *call.args[data:]]
-    both = p.emit(call_like(call, args, axis=3))
+    both = p.emit(call_like(call, args, axis=rank - 1))
     items = [p.emit(relax.TupleGetItem(both, i)) for i in range(len(both.ty.fields))]
     return relax.Tuple([p.unview(items[0]), *items[1:]])
 

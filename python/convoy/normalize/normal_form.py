@@ -9,6 +9,7 @@ and dtypes that they were declared with.
 The passes, in order:
 
     LiftKernels          TIR functions of an importer -> operators
+    UnrollRecurrent      recurrent layers without a kernel -> their steps
     Simplify             one name for synonyms; no-ops removed (again after the layout, and last)
     RecognizeActivations several operators that are an activation -> one
     DecomposeBatchNorm   inference batch norm -> x * scale + shift
@@ -85,6 +86,7 @@ from .packed_products import PackProducts
 from .paddings import FoldPaddings
 from .permuted_rows import MovePermutations
 from .precision import ApplyPrecision, compute_dtype
+from .recurrent import UnrollRecurrent
 from .reductions import MergeReductions
 from .reshapes import MoveReshapes
 from .row_norms import RecognizeRowNorms
@@ -111,6 +113,7 @@ def normalize(
     params: Mapping[str, object] | None = None,
     dtype: str = "float16",
     *,
+    arch: int = 0,
     pad_channels: int = 4,
     pixels_as_channels: bool = False,
 ) -> tvm.IRModule:
@@ -119,6 +122,7 @@ def normalize(
     Args:
         params: Values by parameter name, or the parameters that a torch importer detached.
         dtype: One of :data:`PRECISIONS`; ``float32`` is strict.
+        arch: Compute capability times ten of the GPU; 0 for a CPU.
         pad_channels: Multiple to which the input channels of 16-bit stem convolutions are padded;
             1 leaves them.
         pixels_as_channels: Present pixels of stems as channels: blocks of pixels where a stem is
@@ -130,12 +134,12 @@ def normalize(
         UnsupportedLayout: A blocked layout.
         InvalidOption: An unknown dtype or parameter name, or a parameter of another shape.
     """
-    shared = normalize_but_stems(mod, params, dtype)
+    shared = normalize_but_stems(mod, params, dtype, arch)
     return with_stems(shared, pad_channels, pixels_as_channels)[0]
 
 
 def normalize_but_stems(
-    mod: tvm.IRModule, params: Mapping[str, object] | None, dtype: str
+    mod: tvm.IRModule, params: Mapping[str, object] | None, dtype: str, arch: int
 ) -> tvm.IRModule:
     """All passes of :func:`normalize` that do not depend on how stems are presented."""
     compute_dtype(dtype)  # reject an unknown policy first
@@ -144,17 +148,18 @@ def normalize_but_stems(
     mod = straight_line(bind_params(mod, params))
     mod = shape_outputs(mod)
     check_static(mod)
-    run = passes(dtype)
+    run = passes(dtype, arch)
     for number, one in enumerate(run):
         step(type(one).__name__, number, len(run))
         mod = one(mod)
     return mod.with_attr(POLICY_ATTR, dtype)
 
 
-def passes(dtype: str) -> list[Pass]:
+def passes(dtype: str, arch: int) -> list[Pass]:
     """List the passes of :func:`normalize_but_stems`, in order."""
     return [
         LiftKernels(),
+        UnrollRecurrent(dtype, arch),
         Simplify(),
         RecognizeActivations(),
         DecomposeBatchNorm(),

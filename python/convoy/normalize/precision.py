@@ -29,12 +29,14 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, used_vars
+from ..graph.function import used_vars
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import FLOAT_DTYPES, HALF_DTYPES, PRECISIONS
 from ..ops import DGRAD, DGRAD_3D, WGRAD
 from ..ops.batch_norm import DATA_OPERANDS
 from ..ops.layer_norm_backward import BACKWARD as LAYER_NORM_BACKWARD
 from ..ops.optimizer import SQUARED_NORM, UPDATE
+from ..ops.recurrent import RECURRENT
 
 COMPUTE = relax_ops("nn.conv2d nn.conv2d_transpose nn.conv3d nn.conv3d_transpose matmul")
 
@@ -174,6 +176,8 @@ class ApplyPrecision(Rewriter):
             data = [self.cast(a, dtype) for a in call.args[:count]]
             vectors = [self.cast(a, "float32") for a in call.args[count:]]
             return call_like(call, data + vectors)
+        if name == RECURRENT:
+            return call_like(call, [self.cast(a, self.dtype) for a in call.args])
         if name == SQUARED_NORM:
             return call_like(call, list(call.args))
         if name == UPDATE:  # the gradient comes as it was computed

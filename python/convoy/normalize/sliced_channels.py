@@ -28,7 +28,8 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, used_vars
+from ..graph.function import used_vars
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import HALF_DTYPES
 from ..ops.conv_attrs import has_normal_layouts
 

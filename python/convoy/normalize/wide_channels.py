@@ -29,7 +29,8 @@ from ..graph.expr import (
     relax_ops,
     shape_of,
 )
-from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..graph.function import bindings_of, main_function
+from ..graph.rewriter import Rewriter
 from ..ir.dtypes import HALF_DTYPES
 from ..ops import DGRAD, conv_attrs
 from ..ops.activation import ELU, HARDSWISH, MISH

@@ -8,6 +8,7 @@ from . import (  # noqa: F401  (each registers its gradient rules)
     gradient_convolution,
     gradient_elementwise,
     gradient_gather,
+    gradient_loss,
     gradient_matmul,
     gradient_norm,
     gradient_pool,

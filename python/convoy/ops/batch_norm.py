@@ -73,12 +73,16 @@ def batch_norm_stats(
     scale: bool = True,
     center: bool = True,
     training: bool = True,
+    unbiased: float = 1.0,
 ) -> relax.Call:
-    """(scale, shift, mean, rstd, new moving mean, new moving var) of x (..., C), each (C,)."""
+    """(scale, shift, mean, rstd, new moving mean, new moving var) of x (..., C), each (C,).
+
+    The moving var moves towards ``unbiased`` times that of the batch.
+    """
     return make_call(
         "batch_norm_stats", [x, gamma, beta, moving_mean, moving_var],
         epsilon=float(epsilon), momentum=float(momentum), scale=bool(scale), center=bool(center),
-        training=bool(training),
+        training=bool(training), unbiased=float(unbiased),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def _channels(x: te.Tensor, function: Callable[[tirx.Var], tirx.Expr], name: str
 
 def stats_loops(
     x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
-    epsilon: float, momentum: float, scale: bool, center: bool, training: bool,
+    epsilon: float, momentum: float, scale: bool, center: bool, training: bool, unbiased: float,
 ) -> list[te.Tensor]:  # fmt: skip
     """The statistics as loops. Squares are summed of differences to the first row, since
     ``E[x^2] - E[x]^2`` cancels where the mean is large."""
@@ -68,16 +68,16 @@ def stats_loops(
     )
     keep = tirx.const(1 - float(momentum), "float32") if bool(training) else None
 
-    def moved(old, new, name):  # type: ignore[no-untyped-def]
+    def moved(old, new, name, factor=1.0):  # type: ignore[no-untyped-def]
         if keep is None:
             return topi.identity(old)
-        rate = tirx.const(float(momentum), "float32")
+        rate = tirx.const(float(momentum) * factor, "float32")
         return _channels(x, lambda c: old[c] * keep + new[c] * rate, name)
 
     mean_out = mean if bool(training) else topi.identity(mean)
     return [
         factor, shift, mean_out, rstd,
-        moved(moving_mean, mean, "new_mean"), moved(moving_var, var, "new_var"),
+        moved(moving_mean, mean, "new_mean"), moved(moving_var, var, "new_var", float(unbiased)),
     ]  # fmt: skip
 
 

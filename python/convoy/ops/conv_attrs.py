@@ -71,8 +71,8 @@ class ConvAttrs:
 
 
 def has_normal_layouts(call: relax.Call) -> bool:
-    """Whether a convolution of Relax, over two or three axes, has the layouts of the normal form
-    throughout."""
+    """Return whether all layouts of a Relax convolution over two or three axes are those of the
+    normal form."""
     attrs = call.attrs
     data, kernel = normal_layouts(rank_of(call) - 2)
     found = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout or data))

@@ -46,7 +46,7 @@ def ordered(expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
 
 
 @rule_for("nn.conv2d")
-def _conv2d(
+def conv2d_gradients(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     attrs, (x, w) = call.attrs, call.args
@@ -75,7 +75,7 @@ def _options(call: relax.Call, kernel_layout: str, out_dtype: str) -> ConvOption
 
 
 @rule_for("nn.conv2d_transpose")
-def _conv2d_transpose(
+def conv2d_transpose_gradients(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     """The input's gradient is the forward convolution; the filter's swaps x and dy."""

@@ -1,52 +1,146 @@
-"""Gradients of convolutions over one and three dimensions, transposed ones too, as forward
-convolutions of the same kind; those over two have kernels of their own."""
+"""Gradients of convolutions over one and three dimensions, transposed ones too.
+
+Over one dimension they are those of images of height 1. Over three, with channels last, each tap of
+a filter along the depth has the filter gradient of a convolution over two dimensions, whose images
+are the frames that the tap reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tvm import relax
 from tvm.relax import op
 
-from ..graph.expr import dtype_of, ints, shape_of
-from .gradient import ordered, rule_for
+from ..graph.expr import dtype_of, ints, padding_of, shape_of
+from .conv_backward import conv2d_wgrad, conv3d_dgrad
+from .gradient import Rule, conv2d_gradients, conv2d_transpose_gradients, ordered, rule_for
 
 _Emit = Callable[[relax.Expr], relax.Var]
-_OPS = {1: op.nn.conv1d, 3: op.nn.conv3d}
+_DATA, _FILTER = "NDHWC", "ODHWI"
 
 
 @rule_for("nn.conv1d")
-@rule_for("nn.conv3d")
-def _convolution(
+def _conv1d(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
-    x, w, dy = _plain(call, dy, ctx.emit, "OI")
-    problem = _Problem(ctx.emit, x, w, dy, call)
-    return _as_given(call, problem.input_gradient(), problem.filter_gradient(), ctx.emit, "OI")
+    return _of_images(ctx, call, dy, op.nn.conv2d, conv2d_gradients)
 
 
 @rule_for("nn.conv1d_transpose")
+def _conv1d_transpose(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    padding = [0, *ints(call.attrs.output_padding)]
+    forward = op.nn.conv2d_transpose
+    return _of_images(ctx, call, dy, forward, conv2d_transpose_gradients, output_padding=padding)
+
+
+def _of_images(
+    ctx: relax.BlockBuilder,
+    call: relax.Call,
+    dy: relax.Expr,
+    forward: Callable[..., relax.Expr],
+    rule: Rule,
+    **options: Any,
+) -> list[relax.Expr]:
+    """The gradients of a convolution over images of height 1, by ``rule``."""
+    attrs, data, kernel = call.attrs, str(call.attrs.data_layout), str(call.attrs.kernel_layout)
+    out, (before, *_, after) = str(attrs.out_layout or data), 2 * ints(attrs.padding)
+    images = []
+    for value, layout in (*zip(call.args, (data, kernel), strict=True), (dy, out)):
+        shape = list(shape_of(value))
+        shape.insert(layout.index("W"), 1)
+        images.append(ctx.emit(op.reshape(value, shape)))
+    *operands, dy = images
+    layouts = {"data_layout": data, "kernel_layout": kernel, "out_layout": out}
+    made = forward(
+        *operands, strides=[1, *ints(attrs.strides)], padding=[0, before, 0, after],
+        dilation=[1, *ints(attrs.dilation)], groups=int(attrs.groups),
+        **{name: layout.replace("W", "HW") for name, layout in layouts.items()}, **options,
+    )  # fmt: skip
+    found = rule(dy, ctx.normalize(made), dy, ctx)
+    shapes = map(shape_of, call.args)
+    return [op.reshape(ctx.emit(g), shape) for g, shape in zip(found, shapes, strict=True)]
+
+
+@rule_for("nn.conv3d")
+def _conv3d(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    x, w, dy = _channels_last(call, dy, ctx.emit, _FILTER)
+    dx = conv3d_dgrad(dy, w, shape_of(x)[1:4], **_options(call), out_dtype=dtype_of(x))
+    dw = _filter_gradient(ctx.emit, dy, x, shape_of(w)[1:4], call)
+    return _as_given(call, dx, dw, ctx.emit, _FILTER)
+
+
 @rule_for("nn.conv3d_transpose")
-def _transposed(
+def _conv3d_transpose(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     """The forward convolution of dy, and its filter gradient with x in place of dy."""
-    x, w, dy = _plain(call, dy, ctx.emit, "IO")  # I counts what that convolution gives
-    problem = _Problem(ctx.emit, dy, w, x, call)
-    return _as_given(call, problem.forward(), problem.filter_gradient(), ctx.emit, "IO")
+    filters = _FILTER.translate(str.maketrans("IO", "OI"))  # I counts what that convolution gives
+    x, w, dy = _channels_last(call, dy, ctx.emit, filters)
+    layouts = {"data_layout": _DATA, "kernel_layout": _FILTER, "out_layout": _DATA}
+    dx = op.nn.conv3d(dy, w, **_options(call), **layouts)
+    dw = _filter_gradient(ctx.emit, x, dy, shape_of(w)[1:4], call)
+    return _as_given(call, dx, dw, ctx.emit, filters)
 
 
-def _plain(
+def _options(call: relax.Call) -> dict[str, Any]:
+    attrs = call.attrs
+    strides, dilation = (ints(v) * (3 // len(ints(v))) for v in (attrs.strides, attrs.dilation))
+    padding = padding_of(attrs.padding, 3)
+    return {
+        "strides": strides, "padding": padding, "dilation": dilation, "groups": int(attrs.groups),
+    }  # fmt: skip
+
+
+def _filter_gradient(
+    emit: _Emit, dy: relax.Expr, x: relax.Expr, taps: tuple[int, ...], call: relax.Call
+) -> relax.Expr:
+    """dw (k, taps, c / groups) of dy (n, o, p, q, k) and x (n, d, h, w, c)."""
+    options = _options(call)
+    (stride, *strides), (dilation, *dilations) = options["strides"], options["dilation"]
+    front, top, left, _, bottom, right = options["padding"]
+    images = emit(op.reshape(dy, (-1, *shape_of(dy)[2:])))
+    found = []
+    for tap in range(taps[0]):
+        frames = _frames(emit, x, tap * dilation - front, stride, shape_of(dy)[1])
+        gradient = conv2d_wgrad(
+            images, emit(op.reshape(frames, (-1, *shape_of(x)[2:]))), taps[1:], strides=strides,
+            padding=(top, left, bottom, right), dilation=dilations, groups=options["groups"],
+            out_dtype=dtype_of(x),
+        )  # fmt: skip
+        found.append(emit(op.expand_dims(emit(gradient), 1)))
+    return op.concat(found, 1)
+
+
+def _frames(emit: _Emit, x: relax.Expr, first: int, stride: int, count: int) -> relax.Expr:
+    """``count`` frames of x (n, d, ...) from ``first`` on, zeros where it has none."""
+    depth = shape_of(x)[1]
+    begin = min(count, max(0, -(first // stride)))
+    end = max(begin, min(count, (depth - 1 - first) // stride + 1))
+    if begin == end:
+        return emit(op.zeros((shape_of(x)[0], count, *shape_of(x)[2:]), dtype_of(x)))
+    start, stop = first + begin * stride, first + (end - 1) * stride + 1
+    if (start, stop, stride) != (0, depth, 1):
+        x = emit(op.strided_slice(x, [1], [start], [stop], [stride]))
+    missing = (begin, count - end)
+    return emit(op.nn.pad(x, [0, 0, *missing, *[0] * 6])) if any(missing) else x
+
+
+def _channels_last(
     call: relax.Call, dy: relax.Expr, emit: _Emit, filters: str
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """x, w and dy, channels in front of the spatial axes, ``filters`` the first two axes of w."""
+    """x, w and dy with channels last; ``filters`` are the axes of w."""
     attrs, (x, w) = call.attrs, call.args
     data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    spatial = "".join(letter for letter in "DHW" if letter in data)
     return (
-        emit(ordered(x, data, f"NC{spatial}")),
-        emit(ordered(w, kernel, f"{filters}{spatial}")),
-        emit(ordered(dy, str(attrs.out_layout or data), f"NC{spatial}")),
+        emit(ordered(x, data, _DATA)),
+        emit(ordered(w, kernel, filters)),
+        emit(ordered(dy, str(attrs.out_layout or data), _DATA)),
     )
 
 
@@ -55,100 +149,7 @@ def _as_given(
 ) -> list[relax.Expr]:
     """Gradients in the layouts and dtypes of a call's operands."""
     attrs, (x, w) = call.attrs, call.args
-    data, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
-    spatial = "".join(letter for letter in "DHW" if letter in data)
     return [
-        op.astype(_back(emit, dx, f"NC{spatial}", data), dtype_of(x)),
-        op.astype(_back(emit, dw, f"{filters}{spatial}", kernel), dtype_of(w)),
+        op.astype(emit(ordered(emit(dx), _DATA, str(attrs.data_layout))), dtype_of(x)),
+        op.astype(emit(ordered(emit(dw), filters, str(attrs.kernel_layout))), dtype_of(w)),
     ]
-
-
-def _back(emit: _Emit, expr: relax.Expr, layout: str, wanted: str) -> relax.Expr:
-    return emit(ordered(emit(expr), layout, wanted))
-
-
-class _Problem:
-    """x (n, c, ...), w (k, c / groups, ...) and dy (n, k, ...)."""
-
-    def __init__(
-        self, emit: _Emit, x: relax.Expr, w: relax.Expr, dy: relax.Expr, call: relax.Call
-    ) -> None:
-        self.emit, self.x, self.w, self.dy = emit, x, w, dy
-        self.sizes, self.taps = shape_of(x)[2:], shape_of(w)[2:]
-        self.n, self.rank = shape_of(x)[0], len(self.sizes)
-        self.strides, self.dilation = (
-            ints(v) * (self.rank if len(ints(v)) == 1 else 1)
-            for v in (call.attrs.strides, call.attrs.dilation)
-        )
-        padding = ints(call.attrs.padding)
-        if len(padding) == 1:
-            padding *= self.rank
-        self.before = padding[: self.rank]
-        self.after = padding[-self.rank :]
-        self.groups = int(call.attrs.groups)
-
-    def forward(self) -> relax.Expr:
-        return _OPS[self.rank](
-            self.x, self.w, strides=self.strides, padding=(*self.before, *self.after),
-            dilation=self.dilation, groups=self.groups,
-        )  # fmt: skip
-
-    def input_gradient(self) -> relax.Expr:
-        """dy, with zeros between its elements, convolved with the filter turned around."""
-        k, c = shape_of(self.w)[0] // self.groups, shape_of(self.w)[1]
-        turned = self.emit(op.reshape(self.w, (self.groups, k, c, *self.taps)))
-        axes = [0, 2, 1, *range(3, 3 + self.rank)]
-        turned = self.emit(op.permute_dims(turned, axes))
-        turned = self.emit(op.reshape(turned, (self.groups * c, k, *self.taps)))
-        for axis in range(2, 2 + self.rank):
-            turned = self.emit(op.flip(turned, axis))
-        rows = self._spread()
-        before, after = [], []
-        for i, size in enumerate(self.sizes):
-            reach = (self.taps[i] - 1) * self.dilation[i]
-            before.append(reach - self.before[i])
-            # As many zeros behind that the result has the input's size.
-            after.append(size + reach - before[-1] - shape_of(rows)[2 + i])
-        widths = [0, 0, 0, 0, *(w for pair in zip(before, after, strict=True) for w in pair)]
-        cut = [min(w, 0) for w in widths]
-        if any(cut):  # more padding than the filter reaches over
-            ends = [d + w for d, w in zip(shape_of(rows), cut[1::2], strict=True)]
-            axes = list(range(2 + self.rank))
-            rows = self.emit(op.strided_slice(rows, axes, [-w for w in cut[::2]], ends))
-        rows = self.emit(op.nn.pad(rows, [max(w, 0) for w in widths]))
-        return _OPS[self.rank](rows, turned, dilation=self.dilation, groups=self.groups)
-
-    def _spread(self) -> relax.Expr:
-        """dy with ``stride - 1`` zeros behind each element but the last of an axis."""
-        if all(s == 1 for s in self.strides):
-            return self.dy
-        shape = shape_of(self.dy)
-        apart, widths, spread = list(shape[:2]), [0] * 4, list(shape[:2])
-        for size, stride in zip(shape[2:], self.strides, strict=True):
-            apart += [size, 1]
-            widths += [0, 0, 0, stride - 1]
-            spread.append(size * stride)
-        rows = self.emit(op.nn.pad(self.emit(op.reshape(self.dy, apart)), widths))
-        rows = self.emit(op.reshape(rows, spread))
-        ends = [d - s + 1 for d, s in zip(spread[2:], self.strides, strict=True)]
-        axes = list(range(2, 2 + self.rank))
-        return self.emit(op.strided_slice(rows, axes, [0] * self.rank, ends))
-
-    def filter_gradient(self) -> relax.Expr:
-        """x convolved with dy: channels take the part of images, strides that of dilation."""
-        c, k = shape_of(self.w)[1], shape_of(self.w)[0]
-        x = self.emit(op.reshape(self.x, (self.n, self.groups, c, *self.sizes)))
-        x = self.emit(op.permute_dims(x, [2, 1, 0, *range(3, 3 + self.rank)]))
-        x = self.emit(op.reshape(x, (c, self.groups * self.n, *self.sizes)))
-        dy = self.emit(op.permute_dims(self.dy, [1, 0, *range(2, 2 + self.rank)]))
-        found = self.emit(
-            _OPS[self.rank](
-                x, dy, strides=self.dilation, padding=(*self.before, *self.after),
-                dilation=self.strides, groups=self.groups,
-            )
-        )  # fmt: skip
-        axes = list(range(2, 2 + self.rank))
-        if shape_of(found)[2:] != self.taps:  # where the stride left some input over
-            found = self.emit(op.strided_slice(found, axes, [0] * self.rank, list(self.taps)))
-        found = self.emit(op.reshape(found, (c, k, *self.taps)))
-        return op.permute_dims(found, [1, 0, *axes])

@@ -110,7 +110,7 @@ def _scatter_nd(
 
 
 def _replaces(call: relax.Call) -> bool:
-    """Whether updates replace what they are written to, rather than being added to it."""
+    """Return whether updates replace what they are written to, rather than being added to it."""
     reduction = str(call.attrs.reduction)
     if reduction not in ("update", "add"):
         raise UnsupportedOp(f"the gradient of a scatter with {reduction!r}", "update or add")

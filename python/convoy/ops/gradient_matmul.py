@@ -1,4 +1,4 @@
-"""Gradients of matrix products: those with one matrix are single GEMMs over all rows."""
+"""Gradients of matmuls: those with one matrix are single GEMMs over all rows."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def plausible(
 
 
 def _is_joint(subgraph: Subgraph) -> bool:
-    """Whether it computes several convolutions or GEMMs, each of which has subgraphs of its own;
-    attention beside the products that it computes is a root itself."""
+    """Return whether a subgraph computes several convolutions or GEMMs, each of which has subgraphs
+    of its own; attention beside the matmuls that it computes is a root itself."""
     return subgraph.is_alternative and subgraph.require_workload().op != "attention"
 
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from ..graph.expr import dtype_of, op_name, shape_of
-from ..graph.rewriter import bindings_of, main_function, result_of, used_vars
+from ..graph.function import bindings_of, main_function, result_of, used_vars
 from .match_graph import Op
 
 _VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "flatten", "expand_dims", "squeeze"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tvm
 
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..ir.candidate import Decline
 from ..ir.device import Device
 from ..ir.workload import Workload
@@ -50,7 +50,7 @@ def partition(
         for subgraph in find_subgraphs(module)
     ]
     found = [subgraph for subgraph in found if not _is_left_to_tvm(subgraph, backends)]
-    found = _beside_products(found)
+    found = _beside_matmuls(found)
     _, func = main_function(module)
     covered = {name for s in found if not s.is_alternative for name in s.ops}
     ops = operations(module, covered)
@@ -68,24 +68,26 @@ def partition(
 
 
 def _is_left_to_tvm(subgraph: Subgraph, backends: Sequence[Backend]) -> bool:
-    """Whether no backend takes an attention, a stem or what is back to back: its operations are
-    then priced one by one, or as those of convolutions."""
+    """Return whether no backend supports an attention, stem or back-to-back workload: its
+    operations are then priced one by one, or as those of convolutions."""
     workload = subgraph.require_workload()
     is_whole = workload.op in ("attention", "stem") or workload.is_back_to_back
     return is_whole and bool(backends) and len(subgraph.declines) == len(backends)
 
 
-def _beside_products(found: Sequence[Subgraph]) -> list[Subgraph]:
-    """Attention of wide heads beside the products that it computes, with a root of its own; any
-    other without those that are batched: a kernel for both of them and the softmax between them is
-    faster, and their workloads need not be priced."""
+def _beside_matmuls(found: Sequence[Subgraph]) -> list[Subgraph]:
+    """Offer attention of wide heads as an alternative to its two matmuls, with a root of its own.
+
+    The batched matmuls inside any other attention are dropped: the fused kernel is faster, and
+    their workloads need not be priced.
+    """
     workloads = [(subgraph, subgraph.require_workload()) for subgraph in found]
-    products = {s.root for s, load in workloads if load.op == "matmul" and not s.split}
+    matmuls = {s.root for s, load in workloads if load.op == "matmul" and not s.split}
     inside: set[str] = set()
     for number, (subgraph, load) in enumerate(workloads):
         if load.op != "attention":
             continue
-        if has_wide_heads(load) and len(products.intersection(subgraph.ops)) == 2:
+        if has_wide_heads(load) and len(matmuls.intersection(subgraph.ops)) == 2:
             workloads[number] = dataclasses.replace(subgraph, root=subgraph.id), load
         else:
             inside.update(subgraph.ops)

@@ -11,7 +11,8 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from ..graph.expr import as_numpy, dtype_of, is_const, make_const, op_name, permutation_of, shape_of
-from ..graph.rewriter import Rewriter, bindings_of, main_function
+from ..graph.function import bindings_of, main_function
+from ..graph.rewriter import Rewriter
 from ..ir.operands import read_ahead
 from ..ir.workload import Workload
 from .match_graph import Subgraph

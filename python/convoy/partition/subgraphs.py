@@ -7,13 +7,12 @@ overlap: those of one root are alternatives, longest first, from which placement
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 import tvm
 from tvm import relax
 
 from ..graph.expr import layer_of
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..normalize.normal_form import POLICY_ATTR
 from . import patterns
 from .match_graph import Subgraph
@@ -27,12 +26,13 @@ def find_subgraphs(module: tvm.IRModule) -> list[Subgraph]:
         Subgraphs by root in program order, of each root the longest first; the same for equal
         modules.
     """
-    graph = _view(module)
+    _, func = main_function(module)
+    graph = GraphView(func, str((module.attrs or {}).get(POLICY_ATTR, "float32")))
     found: dict[relax.Var, list[Subgraph]] = defaultdict(list)
-    for pattern, sites in _sites(graph):
+    for pattern in patterns.registered():
         counts: dict[relax.Var, int] = defaultdict(int)
-        for site, reason in sites:
-            if not reason:
+        for site in pattern.sites(graph):
+            if not why_illegal(graph, site):
                 root = site.covered[0]
                 found[root].append(_subgraph(graph, pattern, site, counts[root]))
                 counts[root] += 1
@@ -40,27 +40,6 @@ def find_subgraphs(module: tvm.IRModule) -> list[Subgraph]:
     for root in sorted(found, key=graph.position.__getitem__):
         subgraphs += sorted(found[root], key=lambda s: -len(s.ops))
     return subgraphs
-
-
-def illegal_sites(module: tvm.IRModule) -> list[tuple[str, str]]:
-    """Matches of patterns that cannot be replaced in a module, as (pattern and root, reason)."""
-    return [
-        (f"{pattern.name} at {site.covered[0].name if site.covered else '?'}", reason)
-        for pattern, sites in _sites(_view(module))
-        for site, reason in sites
-        if reason
-    ]
-
-
-def _view(module: tvm.IRModule) -> GraphView:
-    _, func = main_function(module)
-    return GraphView(func, str((module.attrs or {}).get(POLICY_ATTR, "float32")))
-
-
-def _sites(graph: GraphView) -> Iterator[tuple[patterns.Pattern, list[tuple[Site, str]]]]:
-    """Yield all sites of each pattern, with the reason why they are illegal or an empty one."""
-    for pattern in patterns.registered():
-        yield pattern, [(site, why_illegal(graph, site)) for site in pattern.sites(graph)]
 
 
 def _subgraph(graph: GraphView, pattern: patterns.Pattern, site: Site, index: int) -> Subgraph:

@@ -1,4 +1,4 @@
-"""Write attention of wide heads so that its products may be kernels of their own.
+"""Write attention of wide heads so that its matmuls may be kernels of their own.
 
 A fused kernel keeps the result of its queries in registers. That of wide heads leaves room for few
 queries, and where there are few heads as well, as in the middle of a latent-diffusion decoder, it
@@ -7,7 +7,7 @@ the scores. Both are offered. For GEMMs the scores are float32, as they are insi
 16 bits would round scores of 30 by 0.008, and overflow before they are scaled.
 
 PyTorch sets the rows of a softmax to zero that see no key. Without a mask there is none, unless
-products overflow.
+scores overflow.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class WideHeads(Rewriter):
         if weights is None:
             return None
         scale, operands = weights.scores.scale, []
-        for operand in weights.scores.product.args:
+        for operand in weights.scores.matmul.args:
             scaled = number_times(self._graph.definition(operand))
             bare, factor = scaled or (operand, 1.0)
             operands.append(self.rename(bare))
             scale *= factor
-        product = call_like(weights.scores.product, operands, out_dtype="float32")
-        scores = self.emit(product)
+        matmul = call_like(weights.scores.matmul, operands, out_dtype="float32")
+        scores = self.emit(matmul)
         if scale != 1.0:
             factor = make_const(np.array(scale), "float32")
             scores = self.emit(relax.op.multiply(scores, factor))
@@ -64,7 +64,7 @@ class WideHeads(Rewriter):
 
     def _is_wide(self, end: relax.Var, weights: Weights) -> bool:
         graph, scores, dtype = self._graph, weights.scores, dtype_of(end)
-        operands = [*scores.product.args, graph.value[end].args[1]]
+        operands = [*scores.matmul.args, graph.value[end].args[1]]
         inside = {*weights.covered, end}
         return (
             dtype in HALF_DTYPES
@@ -78,5 +78,5 @@ class WideHeads(Rewriter):
 
 
 def has_wide_heads(workload: Workload) -> bool:
-    """Whether products beside a fused kernel are worth a question."""
+    """Return whether the matmuls of an attention are offered beside the fused kernel."""
     return workload.attention is not None and workload.c // workload.groups > LONGEST_NARROW

@@ -43,7 +43,7 @@ def workloads_of(
     offload = [backend for backend in find_backends(backends) if backend.name != "tvm"]
     names = [backend.name for backend in offload]
     found: dict[Workload, None] = {}
-    forms = normal_forms(mod, params, precision)
+    forms = normal_forms(mod, params, precision, device.arch)
     for graph in distinct(partition(form, offload, device) for form in forms):
         found.update(dict.fromkeys(plausible_workloads(graph, names, search != "greedy")))
     return list(found)

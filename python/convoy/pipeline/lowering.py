@@ -13,7 +13,7 @@ from ..backends.base import Backend
 from ..backends.entries import build_entries
 from ..backends.sliceable import by_operand, sliceable_operands, wanted
 from ..cost.native import moving_us
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..graph.slices import NotSliceable, row_strides
 from ..ir.artifact import Meta
 from ..ir.device import Device

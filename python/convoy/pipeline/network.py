@@ -20,7 +20,7 @@ from ..cost.model import CostModel
 from ..cost.price import price
 from ..cost.sources import cost_model
 from ..graph.bind import Params
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..ir.defaults import BACKENDS, BUDGET_S
 from ..ir.device import Device
 from ..ir.plan import Plan
@@ -248,7 +248,7 @@ def place(
     streams = check_streams(streams)
     check_options(
         precision=precision, objective=objective, search=search, plan=plan, kernels=kernels,
-        budget=budget, seconds=seconds, costs=costs, most_measured=most_measured,
+        budget=budget, seconds=seconds, costs=costs, most_measured=most_measured, device=device,
     )  # fmt: skip
     report = stages(progress)
     used = find_backends(backends)
@@ -257,7 +257,7 @@ def place(
     measures = plan is None and may_measure(costs, device, measure, present_device())
     if measures:
         check_records(records)
-    forms = normal_forms(mod, params, precision)
+    forms = normal_forms(mod, params, precision, device.arch)
     found = (partition(form, offload, device) for form in forms)  # form by form, as they are asked
     if plan is not None:
         return restore(found, plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tvm
 
@@ -12,7 +12,7 @@ from ..backends import registry
 from ..backends.base import Backend
 from ..cost.model import CostModel
 from ..errors import InvalidOption, NoGpu
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..ir.device import Device
 from ..partition import patterns
 
@@ -22,10 +22,11 @@ SEARCH = "exact"
 def find_backends(names: Sequence[str | Backend]) -> list[Backend]:
     """Backends by name; backends themselves stay. Their patterns are registered.
 
-    Raises InvalidOption for an unknown name.
+    Raises InvalidOption for an unknown name, and for anything but several.
     """
-    if isinstance(names, str):
-        raise InvalidOption(f"backends={names!r}", f"several, such as ({names!r}, 'tvm')")
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        example = names if isinstance(names, str) else "cudnn"
+        raise InvalidOption(f"backends={names!r}", f"several, such as ({example!r}, 'tvm')")
     found = [name if isinstance(name, Backend) else registry.get(name) for name in names]
     for backend in found:
         for pattern in backend.patterns():

@@ -1,1 +1,6 @@
-"""Choosing backend and kernel of every subgraph by the cost that counts for the way it will run."""
+"""Select a kernel for every subgraph of a network, or leave it to TVM.
+
+:func:`~convoy.placement.select.select` gets match graphs and the offers for their workloads, finds
+the cheapest cover under the objective, exactly or by evolutionary search, and returns a
+:class:`~convoy.placement.placement.Placement` with its :class:`~convoy.ir.plan.Plan`.
+"""

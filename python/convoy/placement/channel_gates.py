@@ -1,6 +1,6 @@
 """TVM's kernels that compute gates of channels and scale an image by them.
 
-If the last product of a squeeze-and-excitation block is left to TVM, it is part of such a kernel
+If the last GEMM of a squeeze-and-excitation block is left to TVM, it is part of such a kernel
 (lower/channel_gates.py).
 """
 
@@ -10,7 +10,7 @@ from tvm import relax
 
 from ..cost import native
 from ..graph.expr import op_name, shape_of
-from ..graph.rewriter import bindings_of, main_function
+from ..graph.function import bindings_of, main_function
 from ..partition.match_graph import MatchGraph, Op, Subgraph
 from ..partition.operations import FUSED
 
@@ -29,19 +29,15 @@ class ChannelGates:
             for name in op.inputs:
                 self._readers.setdefault(name, []).append(op)
 
-    def of(self, product: Subgraph) -> tuple[tuple[str, ...], float] | None:
+    def of(self, gemm: Subgraph) -> tuple[tuple[str, ...], float] | None:
         """The operations of the kernel that scales an image by what is computed of a GEMM, and
         its time; None where nothing does, or where a kernel should not do both."""
-        if (
-            not self._values
-            or len(product.outputs) != 1
-            or not native.has_constant_weights(product)
-        ):
+        if not self._values or len(gemm.outputs) != 1 or not native.has_constant_weights(gemm):
             return None
-        behind = self._behind(product.outputs[0])
+        behind = self._behind(gemm.outputs[0])
         if not behind:
             return None
-        workload, last = product.require_workload(), behind[-1]
+        workload, last = gemm.require_workload(), behind[-1]
         gates_us = native.gates_us(workload, last.elements // (workload.n * workload.k))
         if gates_us is None:
             return None
@@ -49,7 +45,7 @@ class ChannelGates:
         moving_us = (
             native.moving_us(last.moved_bytes, self._graph.device) if last.moved_bytes else 0
         )
-        return (*product.ops, *(op.name for op in behind)), gates_us + moving_us
+        return (*gemm.ops, *(op.name for op in behind)), gates_us + moving_us
 
     def _behind(self, name: str) -> list[Op]:
         """The operations that a value passes through until it scales an image; none where it does

@@ -14,7 +14,7 @@ from ..backends.base import Backend
 from ..backends.sliceable import operands_of, sliceable_operands, wanted
 from ..cost.native import moving_us
 from ..graph.expr import relax_ops
-from ..graph.rewriter import calls_of
+from ..graph.function import calls_of
 from ..ir.objective import device_us, own_cost
 from ..ir.offer import Offer
 from ..ir.plan import Choice, Plan

@@ -119,7 +119,7 @@ def _declines(subgraph: Subgraph, graph: MatchGraph) -> tuple[Decline, ...]:
         return (Decline("tvm", "no other backend was named", "name more in backends"),)
     workload = subgraph.require_workload()
     if is_gemv(workload):
-        return (Decline("tvm", "a product of few rows, estimated to be faster", "measure it"),)
+        return (Decline("tvm", "a GEMM of few rows, estimated to be faster", "measure it"),)
     if is_of_images(workload) and any(map(subgraph.accepted_by, graph.backends)):
         reason = "faster as a part of the kernel that scales an image by it, by estimate"
         return (Decline("tvm", reason, "measure it"),)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidOption
+from ..paths import check_file
 from . import record_file
 from .environment import same_kernels
 from .record import Record
@@ -53,8 +54,7 @@ def prune(
     is kept as ``PATH.bak``.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InvalidOption(f"record file {path}, which does not exist", "an existing file")
+    check_file(path, "record file")
 
     def keep(record: Record) -> bool:
         kernels = record.environment.kernels

@@ -20,6 +20,7 @@ from convoy.relay.convert.signature import bound_params
 from convoy.relay.infer import infer_module
 from convoy.relay.lazy import tvm
 from convoy.relay.module import IRModule, as_module
+from convoy.relay.restriction import BACKENDS
 from convoy.relay.specialized import with_static_shapes
 from convoy.relay.transform.context import PassContext
 from convoy.relay.tuning.history import History
@@ -83,8 +84,8 @@ def build(
 def from_attributes(mod: IRModule, kind: str, options: dict[str, Any]) -> None:
     """Set options that passes, partitioning and tuning logs imply, unless they are given."""
     options.setdefault("precision", precision_of(mod))
-    if kind == "cuda" and "convoy.backends" in mod.attrs:
-        options.setdefault("backends", tuple(mod.attrs["convoy.backends"]))
+    if kind == "cuda" and BACKENDS in mod.attrs:
+        options.setdefault("backends", tuple(mod.attrs[BACKENDS]))
     if kind == "cuda" and (log := History.path()):
         options.setdefault("records", log)
 

@@ -1,4 +1,4 @@
-"""What operators of users compute: tensor expressions of `register_compute` and strategies.
+"""Computations of users' operators: tensor expressions of `register_compute` and strategies.
 
 Schedules that are registered beside them have no effect: TVM schedules the loops.
 """

@@ -1,4 +1,4 @@
-"""How operators may be fused, `TOpPattern` in TVM 0.18: patterns and users' passes ask for it."""
+"""Fusion kinds of operators, `TOpPattern` in TVM 0.18, for patterns and users' passes."""
 
 from __future__ import annotations
 

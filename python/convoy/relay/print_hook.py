@@ -1,4 +1,4 @@
-"""How nodes reach the printer, which needs their classes and therefore registers itself."""
+"""The printer as nodes call it: it needs their classes, and therefore registers itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users register for operators, and passes call.
+"""Functions that users register for operators, and passes call.
 
 A `register_*` function takes the operator's name and the function, or works as a decorator. A
 higher `level` replaces what is registered.
@@ -22,7 +22,7 @@ from convoy.relay.schema import is_op
 
 
 class OpPattern:
-    """How an operator can be fused with others."""
+    """Fusion kind of an operator."""
 
     ELEMWISE = 0
     BROADCAST = 1

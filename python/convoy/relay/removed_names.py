@@ -1,4 +1,4 @@
-"""What TVM 0.18 had and neither TVM nor Convoy has today, and what takes its place."""
+"""Names of TVM 0.18 that neither TVM nor Convoy has today, and their replacements."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class TupleType(Type):
 
 
 class TypeKind(IntEnum):
-    """What a type variable may stand for."""
+    """Kind of thing that a type variable stands for."""
 
     Type = 0
     ShapeVar = 1

@@ -3,7 +3,6 @@ the width in percent, so that a chart can be stretched; all other lengths are pi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from ..ir.schedule import Schedule
 from ..ir.schedule_parts import MemoryPlan
 from . import graph_view
 from .timeline import Timeline
+from .units import byte_steps, duration, size, steps
 
 ROW, GAP, AXIS = 30, 6, 22  # height of a stream's row, between rows, of the time axis
 NODE_WIDTH, NODE_HEIGHT, LAYER = 128, 30, 54  # of the graph
@@ -196,7 +196,7 @@ def memory_chart(memory: MemoryPlan, line: Timeline, scale_us: float) -> MemoryC
         boxes=tuple(boxes),
         ticks=time_ticks(scale),
         addresses=tuple(
-            Tick(MEMORY_HEIGHT * (1 - at / most), size(int(at))) for at in _byte_steps(most)
+            Tick(MEMORY_HEIGHT * (1 - at / most), size(int(at))) for at in byte_steps(most)
         ),
         single_at=MEMORY_HEIGHT * (1 - single / most) if single else None,
     )
@@ -205,40 +205,7 @@ def memory_chart(memory: MemoryPlan, line: Timeline, scale_us: float) -> MemoryC
 def time_ticks(scale_us: float) -> tuple[Tick, ...]:
     """About eight round times from 0 to ``scale_us``, placed in percent."""
     unit, name = (1000.0, "ms") if scale_us >= 10000 else (1.0, "us")
-    return tuple(Tick(_share(at, scale_us), f"{at / unit:g} {name}") for at in _steps(scale_us, 8))
-
-
-def duration(us: float) -> str:
-    """Microseconds for people."""
-    if us >= 10000:
-        return f"{us / 1000:.1f} ms"
-    return f"{us:.0f} us" if us >= 100 or us == int(us) else f"{us:.1f} us"
-
-
-def size(count: int) -> str:
-    """Format bytes for people."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.2f} GiB"
-
-
-def _steps(end: float, count: int) -> list[float]:
-    """Round numbers from 0 up to ``end``, about ``count`` of them."""
-    if end <= 0:
-        return [0.0]
-    raw = end / count
-    power = 10.0 ** int(f"{raw:e}".split("e")[1])
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
-    return [i * step for i in range(int(end / step + 1e-9) + 1)]
-
-
-def _byte_steps(most: int) -> list[float]:
-    """Round numbers of bytes in units of 1024."""
-    unit = 1024 ** min(3, int(math.log(most, 1024)))
-    return [step * unit for step in _steps(most / unit, 4)]
+    return tuple(Tick(_share(at, scale_us), f"{at / unit:g} {name}") for at in steps(scale_us, 8))
 
 
 def _shortened(label: str) -> str:

@@ -21,6 +21,7 @@ from ..placement.explanation import Explanation
 from . import charts, layers, trace
 from .operations import operations, plan_explanation
 from .timeline import Timeline, predicted, sequential
+from .units import duration, size
 
 if TYPE_CHECKING:
     import jinja2
@@ -155,8 +156,8 @@ def _context(report: Report) -> dict[str, object]:
         "trace": json.dumps(trace.trace(lines, report.name)),
         "stream_colours": STREAM_COLOURS,
         "backend_colours": backend_colours(_backends(lines, explanation)),
-        "size": charts.size,
-        "duration": charts.duration,
+        "size": size,
+        "duration": duration,
     }
 
 
@@ -165,27 +166,27 @@ def _tiles(report: Report, schedule: Schedule, line: Timeline) -> list[tuple[str
     plan, memory = report.plan, schedule.memory
     tiles = []
     if schedule.makespan_us:
-        remark = f"one stream {charts.duration(schedule.single_us)}"
+        remark = f"one stream {duration(schedule.single_us)}"
         if schedule.streams > 1:
             remark += f", {schedule.predicted_speedup:.2f}x"
         for name, word in (("stream", "asynchronous"), ("sync", "synchronized")):
-            remark += f", {word} {charts.duration(predicted_us(plan, schedule, name))}"
-        tiles.append(("predicted", charts.duration(schedule.makespan_us), remark))
+            remark += f", {word} {duration(predicted_us(plan, schedule, name))}"
+        tiles.append(("predicted", duration(schedule.makespan_us), remark))
     if report.measured:
         took = report.measured.makespan_us
         remark = f"{schedule.makespan_us / took:.2f} of it predicted" if took else ""
-        tiles.append(("measured", charts.duration(took), remark))
+        tiles.append(("measured", duration(took), remark))
     if schedule.trial:
         trial = schedule.trial
-        remark = f"measured; one stream {charts.duration(trial.single_us)}"
-        tiles.append(("several streams", charts.duration(trial.multi_us), remark))
+        remark = f"measured; one stream {duration(trial.single_us)}"
+        tiles.append(("several streams", duration(trial.multi_us), remark))
     tiles.append(("streams", str(schedule.streams), f"{len(schedule.events)} events"))
     counts = Counter(span.backend for span in line.spans).most_common()
     remark = ", ".join(f"{backend} {count}" for backend, count in counts)
     tiles.append(("kernels", str(len(schedule.ops)), remark))
     if memory.peak_bytes:
-        remark = f"one stream {charts.size(memory.single_stream_bytes)}"
-        tiles.append(("peak memory", charts.size(memory.peak_bytes), remark))
+        remark = f"one stream {size(memory.single_stream_bytes)}"
+        tiles.append(("peak memory", size(memory.peak_bytes), remark))
     return tiles
 
 

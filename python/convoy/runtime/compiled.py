@@ -102,10 +102,12 @@ class CompiledModule:
         weights, and two of them must not run at the same time."""
         import tvm
 
-        if device is None:
-            device = tvm.cuda(0) if self.meta.target == "cuda" else tvm.cpu(0)
-        elif not isinstance(device, tvm.runtime.Device):
-            raise InvalidOption(f"device {device!r}", "a device of TVM, such as tvm.cuda(0)")
+        kind = "cuda" if self.meta.target == "cuda" else "cpu"
+        device = tvm.device(kind, 0) if device is None else device
+        if not isinstance(device, tvm.runtime.Device):
+            raise InvalidOption(f"device {device!r}", f"a device of TVM, such as tvm.{kind}(0)")
+        if device.dlpack_device_type() != tvm.device(kind, 0).dlpack_device_type():
+            raise InvalidOption(f"{device} for a module for {self.meta.target}", f"tvm.{kind}(0)")
         if self.meta.target == "cuda":
             from . import check_device
 

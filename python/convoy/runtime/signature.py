@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,10 +133,7 @@ def _private_key(file: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     expected = "a PEM file with an Ed25519 private key: openssl genpkey -algorithm ed25519"
-    try:
-        key = load_pem_private_key(file.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as err:
-        raise InvalidOption(f"key {file}, which cannot be read ({err})", expected) from None
+    key = _loaded(file, lambda data: load_pem_private_key(data, password=None), expected)
     if not isinstance(key, Ed25519PrivateKey):
         raise InvalidOption(f"key {file} of type {type(key).__name__}", expected)
     return key
@@ -148,13 +145,19 @@ def _public_key(file: Path) -> Ed25519PublicKey:
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     expected = "a PEM file with an Ed25519 public key: openssl pkey -in key.pem -pubout"
-    try:
-        key = load_pem_public_key(file.read_bytes())
-    except (OSError, ValueError) as err:
-        raise InvalidOption(f"key {file}, which cannot be read ({err})", expected) from None
+    key = _loaded(file, load_pem_public_key, expected)
     if not isinstance(key, Ed25519PublicKey):
         raise InvalidOption(f"key {file} of type {type(key).__name__}", expected)
     return key
+
+
+def _loaded(file: Path, load: Callable[[bytes], object], expected: str) -> object:
+    try:
+        return load(file.read_bytes())
+    except OSError as err:
+        raise InvalidOption(f"key {file} ({err.strerror})", expected) from None
+    except (ValueError, TypeError) as err:  # another format, or a key with a password
+        raise InvalidOption(f"key {file}, which cannot be read ({err})", expected) from None
 
 
 def _require_cryptography() -> None:

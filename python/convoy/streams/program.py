@@ -16,7 +16,7 @@ from tvm import relax
 from ..cost.native import moving_us, native_measurement
 from ..errors import NotSchedulable
 from ..graph.expr import dtype_of, op_name, shape_of
-from ..graph.rewriter import bindings_of, main_function, result_of, used_vars
+from ..graph.function import bindings_of, main_function, result_of, used_vars
 from ..graph.slices import Slice, layout_call, slices_of, storage_of
 from ..ir.device import Device
 from ..ir.schedule_parts import Buffer, Occupancy, Op

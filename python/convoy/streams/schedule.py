@@ -45,8 +45,8 @@ def check_streams(streams: int | str) -> int | str:
     if streams == AUTO:
         return streams
     try:
-        number = int(streams)
-    except (TypeError, ValueError):
+        number = int(streams) if isinstance(streams, (int, str)) else 0
+    except ValueError:
         number = 0
     if not 1 <= number <= 32:
         raise InvalidOption(f"streams={streams!r}", '"auto" or a number from 1 to 32')

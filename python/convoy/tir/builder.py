@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+import tvm_ffi
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T
 
 from ..graph.state import IN_PLACE
+
+Node = TypeVar("Node", bound=tvm_ffi.Object)
 
 #: Attribute of kernels that take longer with some values of their inputs than with others.
 TIMED_BY_VALUES = "convoy.timed_by_values"
@@ -61,3 +65,8 @@ def split_index(
     """Return :func:`coordinates` by the variable of each axis."""
     places = coordinates(number, [int(axis.dom.extent) for axis in axes], analyzer)
     return {axis.var: place for axis, place in zip(axes, places, strict=True)}
+
+
+def substituted(node: Node, by: Mapping[tirx.Var, tirx.Expr]) -> Node:
+    """Return an expression or statement with others in place of its variables and buffers."""
+    return tvm_ffi.structural_map(node, [(tirx.Var, lambda var: by.get(var, var))], order="pre")

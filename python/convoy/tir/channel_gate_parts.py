@@ -11,6 +11,7 @@ from tvm.ir import TensorLoad
 from tvm.sym import Analyzer
 from tvm.tirx import Expr
 
+from .builder import substituted
 from .channel_gate_layout import GatedShape, Layout, layout_of
 from .loads import (
     contiguous_in,
@@ -83,8 +84,8 @@ def _read(product: s_tir.SBlock, last: s_tir.SBlock) -> Gated:
     axes = [axis for axis in last.iter_vars if int(axis.dom.extent) > 1]
     ones = [axis.var for axis in last.iter_vars if int(axis.dom.extent) == 1]
     zeros = {var: tirx.const(0, var.ty.dtype) for var in ones}
-    value = _simplified(_renamed(last.body.value, zeros), axes)
-    indices = [_renamed(index, zeros) for index in last.body.indices]
+    value = _simplified(substituted(last.body.value, zeros), axes)
+    indices = [substituted(index, zeros) for index in last.body.indices]
     sums = product.writes[0].source
     reads = [load for load in loads_in(value) if load.source.same_as(sums)]
     if not reads or any(not tvm_ffi.structural_equal(reads[0], other) for other in reads[1:]):
@@ -102,7 +103,7 @@ def _read(product: s_tir.SBlock, last: s_tir.SBlock) -> Gated:
     )
     summed, term, own = _term(product, reads[0])
     vector, matrix = _operands(product, summed.var, own, channel.var)
-    term, vector, matrix = (_renamed(part, own) for part in (term, vector, matrix))
+    term, vector, matrix = (substituted(part, own) for part in (term, vector, matrix))
     (result,) = [region.source for region in last.writes]
     layout = layout_of(
         GatedShape(
@@ -203,10 +204,6 @@ def _simplified(value: Expr, axes: list[tirx.IterVar]) -> Expr:
         return load.source[tuple(map(analyzer.simplify, load.indices))]
 
     return tvm_ffi.structural_map(value, [(TensorLoad, placed)])
-
-
-def _renamed(expr: Expr, own: dict[tirx.Var, Expr]) -> Expr:
-    return tvm_ffi.structural_map(expr, [(tirx.Var, lambda var: own.get(var, var))], order="pre")
 
 
 def _width(last: s_tir.SBlock, channel: tirx.IterVar, sums: tirx.Buffer) -> int:

@@ -15,7 +15,7 @@ from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 
 from .loads import contiguous_in, loads_of, stage_reads, vector_width, vectorize_copy
-from .window import ReductionRule, finish_output, inline_consumers
+from .window import ReductionRule, extents, finish_output, inline_consumers, loops_of
 
 _MIN_ROWS = 16  # shorter reductions are better off in one thread (see Window)
 _CHANNEL_THREADS = 32
@@ -55,11 +55,9 @@ def _sums_rows(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
 
 
 def _schedule(sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None) -> None:
-    reduce, kinds = info.block_rv, info.dom_kind()
-    loops = sch.get_loops(reduce)
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
-    rows = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
-    *others, channels = (int(sch.get(loop).extent) for loop in spatial)
+    reduce = info.block_rv
+    spatial, rows = loops_of(sch, info)
+    *others, channels = extents(sch, spatial)
     read = loads_of(sch.get(reduce))
     width = min(vector_width(channels, load.buffer.dtype) for load in read)
     lanes = _lanes(channels // width, math.prod(others), 1 if width > 1 else 2)

@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo
-from tvm.s_tir.schedule import LoopRV
 
-from .loads import contiguous_in, depends_on, loads_of, stage_reads, vector_width
-from .partial_sums import PartialSums, fused, loops_of, share
+from .loads import contiguous_in, depends_on, loads_of, vector_width
+from .partial_sums import PartialSums, Shares
 
 _MOST_RESULTS = 65536  # more of them share their loads better with a thread for each
 _SHORTEST = 16
@@ -21,7 +19,6 @@ _LANES, _MOST_LANES = 32, 64
 FEWEST_LANES = 4  # threads that share a sum
 _THREADS = 128
 _BLOCKS = 264  # two for each SM of an H200
-_UNROLLED = 16
 
 
 class Gemv(PartialSums):
@@ -44,30 +41,10 @@ class Gemv(PartialSums):
         few = math.prod(int(a.dom.extent) for a in results) <= _MOST_RESULTS
         return few and sorted(of_matrix) == [False, True]
 
-    def split(self, sch: s_tir.Schedule, reduction: SBlockInfo) -> LoopRV:
-        spatial, (row,) = loops_of(sch, reduction)
-        widths = [vector_width(8, ld.buffer.dtype) for ld in loads_of(sch.get(reduction.block_rv))]
-        lanes, width = _lanes_and_width(int(sch.get(row).extent), min(widths))
-        results = math.prod(int(sch.get(loop).extent) for loop in spatial)
-        sch.reorder(*spatial, row)
-        step, lane, vector = sch.split(row, factors=[None, lanes, width])
-        sch.reorder(step, vector, lane)
-        partial = sch.rfactor(lane, factor_axis=0)
-
-        *outer, step, vector, lane = sch.get_loops(partial)
-        own = _results_of_a_block(results, lanes)
-        grid, result = sch.split(fused(sch, outer), factors=[None, own])
-        sch.reorder(grid, result, lane, step, vector)
-        sch.bind(grid, "blockIdx.x")
-        sch.bind(result, "threadIdx.y")
-        sch.bind(lane, "threadIdx.x")
-        share(sch, partial, lane)
-        sch.unroll(vector)
-        if int(sch.get(step).extent) <= _UNROLLED:
-            sch.unroll(step)
-        stage_reads(sch, partial, step, 1, width)
-        sch.decompose_reduction(partial, step)
-        return result
+    def shares(self, block: s_tir.SBlock, results: int, length: int) -> Shares:
+        widest = min(vector_width(8, load.buffer.dtype) for load in loads_of(block))
+        lanes, width = _lanes_and_width(length, widest)
+        return Shares(lanes, width, _results_of_a_block(results, lanes))
 
 
 def _lanes_and_width(length: int, most: int) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""The gradient of max pooling on (n, h, w, c) tensors, 16 bytes per thread.
+"""Max pooling on (n, h, w, c) tensors and its gradient, 16 bytes per thread.
 
-Two kernels: the first writes, for each window, the index of the first tap that has the maximum, one
-byte per output; the second gathers, for each input pixel, from the few windows that contain it.
-TVM's schedules would load single elements, because both read under conditions.
+Two kernels: the first writes, for each window, its maximum and the index of the first tap that has
+it, one byte per output; the second gathers, for each input pixel, from the few windows that contain
+it. TVM's schedules would load single elements, because both read under conditions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
 from .builder import KERNEL, when
+from .keep_nan import larger
 from .loads import vector_width
 
 _THREADS = 256
@@ -48,11 +49,14 @@ class MaxPool:
         return vector_width(self.c, self.dtype)
 
 
-def first_maximum(pool: MaxPool) -> tirx.PrimFunc:
-    """x (n, h, w, c), y (n, p, q, c) -> number of the tap, row by row, as uint8 (n, p, q, c)."""
+def maxima(pool: MaxPool) -> tirx.PrimFunc:
+    """x (n, h, w, c) -> maxima y (n, p, q, c), and the numbers of their taps, row by row, as uint8.
+
+    The maximum of a window with NaN is NaN.
+    """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("max_pool2d_argmax")
+            T.func_name("max_pool2d_taps")
             T.func_attr(KERNEL)
             x = _Image("x", pool, pool.h, pool.w, pool.dtype)
             y = _Image("y", pool, pool.p, pool.q, pool.dtype)
@@ -64,20 +68,23 @@ def first_maximum(pool: MaxPool) -> tirx.PrimFunc:
             )
             found = T.sblock_alloc_buffer((pool.width,), "uint8", scope="local")
             with _pixels(pool, pool.p, pool.q) as (n, p, q, c):
-                _copy(pool.width, largest, lambda i: y.at(n, p, q, c + i))
                 for i in range(pool.width):
+                    T.buffer_store(largest, tirx.min_value(pool.dtype), [i])
                     T.buffer_store(found, tirx.const(pool.taps - 1, "uint8"), [i])
-                for tap in reversed(range(pool.taps - 1)):
+                for tap in range(pool.taps):
                     row = p * pool.stride[0] - pool.padding[0] + tap // pool.window[1]
                     column = q * pool.stride[1] - pool.padding[1] + tap % pool.window[1]
                     inside = tirx.all(row >= 0, row < pool.h, column >= 0, column < pool.w)
                     with when(inside):
                         _copy(pool.width, value, lambda i, r=row, s=column: x.at(n, r, s, c + i))
                         for i in range(pool.width):
+                            T.buffer_store(value, larger(largest[i], value[i]), [i])
                             hit = tirx.Select(
-                                value[i] == largest[i], tirx.const(tap, "uint8"), found[i]
+                                value[i] != largest[i], tirx.const(tap, "uint8"), found[i]
                             )
                             T.buffer_store(found, hit, [i])
+                            T.buffer_store(largest, value[i], [i])
+                _store(pool.width, y, largest, [n, p, q], c, pool.width)
                 _store(pool.width, out, found, [n, p, q], c, 4)
         return builder.get()
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo
-from tvm.s_tir.schedule import LoopRV
 
-from .loads import Load, contiguous_in, loads_of, stage_reads, vector_width
-from .partial_sums import PartialSums, fused, loops_of, share
+from .loads import Load, contiguous_in, loads_of, vector_width
+from .partial_sums import PartialSums, Shares
 
 _FEW = 16384  # results; more of them fill a GPU with one thread each
 _LONGEST_ALONE = 1 << 14  # elements of a single result; more need more than one block
@@ -24,7 +22,6 @@ _LANES, _MOST_LANES = 32, 256  # threads of a result
 _THREADS = 128  # of a block, if there are many results
 _RESIDENT = 1 << 16  # threads that keep a GPU busy
 _SHORT_SHARE = 4  # steps of a thread, from which on more threads are worth their sums
-_UNROLLED = 16
 
 
 class RowReduce(PartialSums):
@@ -45,34 +42,11 @@ class RowReduce(PartialSums):
             return is_row and all(largest.along(axis.var) for axis in results)
         return is_row or _is_narrow(largest, results)
 
-    def split(self, sch: s_tir.Schedule, reduction: SBlockInfo) -> LoopRV:
-        spatial, rows = loops_of(sch, reduction)
-        sch.reorder(*spatial, *rows)
-        rows = [loop for loop in rows if int(sch.get(loop).extent) > 1]
-        row = fused(sch, rows)
-        results = math.prod(int(sch.get(loop).extent) for loop in spatial)
-        length = int(sch.get(row).extent)
-        width = _width(sch.get(reduction.block_rv), length)
+    def shares(self, block: s_tir.SBlock, results: int, length: int) -> Shares:
+        width = _width(block, length)
         lanes = _lanes(results, length // width)
-        step, lane, vector = sch.split(row, factors=[None, lanes, width])
-        sch.reorder(step, vector, lane)
-        partial = sch.rfactor(lane, factor_axis=0)
-
-        *outer, step, vector, lane = sch.get_loops(partial)
         own = math.gcd(results, max(1, _THREADS // lanes)) if results > _FEW else 1
-        grid, result = sch.split(fused(sch, outer), factors=[None, own])
-        sch.reorder(grid, result, lane, step, vector)
-        sch.bind(grid, "blockIdx.x")
-        sch.bind(result, "threadIdx.y")
-        sch.bind(lane, "threadIdx.x")
-        share(sch, partial, lane)
-        sch.unroll(vector)
-        if int(sch.get(step).extent) <= _UNROLLED:
-            sch.unroll(step)
-        if width > 1:
-            stage_reads(sch, partial, step, 1, width)
-        sch.decompose_reduction(partial, step)
-        return result
+        return Shares(lanes, width, own)
 
 
 _KINDS = (tirx.IterVar.CommReduce, tirx.IterVar.DataPar)

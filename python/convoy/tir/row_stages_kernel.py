@@ -19,7 +19,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import split_index, when, with_body_of
+from .builder import split_index, substituted, when, with_body_of
 from .loads import alignment, contiguous_in, itemsize, vector_width
 from .row_norms import of_lane, registers
 from .row_stages import RowStages, Stage, Unfit
@@ -198,9 +198,7 @@ class _Kernel(RowPlan):
                 T.buffer_store(into, load.source[tuple(indices)], [self._int(place), i + first])
 
     def _placed(self, expr: Expr, at: dict[tirx.Var, Expr]) -> Expr:
-        return self._simple(
-            tvm_ffi.structural_map(expr, [(tirx.Var, lambda var: at.get(var, var))], order="pre")
-        )
+        return self._simple(substituted(expr, at))
 
     def _compute(self, stage: Stage, step: int, slot: int, vector: Expr | None) -> None:
         """The values of a stage of each of a thread's elements next to each other."""

@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from ..graph.slices import NotSliceable
+from .builder import substituted
 
 #: Attribute of a function: the row strides that it was given, by the numbers of its parameters.
 ROW_STRIDES = "convoy.row_strides"
@@ -22,7 +23,7 @@ def with_row_strides(func: tirx.PrimFunc, strides: Mapping[int, int]) -> tirx.Pr
     """
     replaced = {func.params[i]: _strided(func.params[i], row) for i, row in strides.items()}
     _check(func, replaced)
-    body = tvm_ffi.structural_map(func.body, [(tvm.ir.Var, lambda var: replaced.get(var, var))])
+    body = substituted(func.body, replaced)
     params = [replaced.get(param, param) for param in func.params]
     attrs = {ROW_STRIDES: [[i, row] for i, row in strides.items()]}
     return tirx.PrimFunc(params, body, func.ret_type, func.attrs, func.span).with_attr(attrs)

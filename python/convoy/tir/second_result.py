@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
@@ -18,7 +17,7 @@ from tvm.sym import Analyzer
 from tvm.tirx import Expr
 from tvm.tirx.script import builder as T
 
-from .builder import KERNEL, coordinates, when
+from .builder import KERNEL, coordinates, substituted, when
 from .loads import (
     alignment,
     contiguous_in,
@@ -47,8 +46,8 @@ def second_result(first: tirx.PrimFunc, second: tirx.PrimFunc, place: int) -> ti
     if sizes != [int(axis.dom.extent) for axis in one.iter_vars]:
         raise Unfit("results of several shapes")
     axes = {axis.var: own.var for axis, own in zip(one.iter_vars, other.iter_vars, strict=True)}
-    value = _renamed(one.body.value, axes)
-    places = [[_renamed(index, axes) for index in b.body.indices] for b in (one, other)]
+    value = substituted(one.body.value, axes)
+    places = [[substituted(index, axes) for index in b.body.indices] for b in (one, other)]
 
     reads = [load for load in loads_in(other.body.value) if load.source.same_as(between)]
     if not all(tvm_ffi.structural_equal(list(load.indices), places[0]) for load in reads):
@@ -102,8 +101,8 @@ def _kernel(
                         with T.vectorized(0, tirx.const(width, dtype)) as lane:
                             at = [*rows, vector * width + lane]
                             names = {**made, **dict(zip(axes, at, strict=True))}
-                            own = [_renamed(index, names) for index in place]
-                            T.buffer_store(out, _renamed(value, names), own)
+                            own = [substituted(index, names) for index in place]
+                            T.buffer_store(out, substituted(value, names), own)
         return builder.get()
 
 
@@ -135,9 +134,3 @@ def _width(block: s_tir.SBlock, skipped: tuple[tirx.Buffer, ...]) -> int:
             longest = vector_width(width, load.buffer.dtype)
             width = math.gcd(longest, alignment(load, last.var))
     return width
-
-
-def _renamed(expr: Expr, names: dict[tirx.Var, Expr]) -> Expr:
-    return tvm_ffi.structural_map(
-        expr, [(tvm.ir.Var, lambda var: names.get(var, var))], order="pre"
-    )

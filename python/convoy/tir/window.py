@@ -66,12 +66,9 @@ def _schedule(
     sch: s_tir.Schedule, info: SBlockInfo, final: SBlockRV | None, padding: SBlockRV | None
 ) -> None:
     reduce = info.block_rv
-    kinds = info.dom_kind()
-    loops = sch.get_loops(reduce)
-    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
-    steps = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    spatial, steps = loops_of(sch, info)
     written = sch.get(final if final is not None else reduce).writes[0].source
-    total = math.prod(int(sch.get(loop).extent) for loop in spatial)
+    total = math.prod(extents(sch, spatial))
     if total == 1:  # the store would lose its guard and be done by every thread of the block
         raise s_tir.ScheduleError("one result; a reduction by many threads is better")
     width = _width(sch, reduce, spatial, written.dtype)
@@ -100,7 +97,7 @@ def _schedule(
 
 def _width(sch: s_tir.Schedule, reduce: SBlockRV, spatial: list[LoopRV], dtype: object) -> int:
     """Results of a thread: a vector, but one where they are few and share nothing that is read."""
-    block, results = sch.get(reduce), [int(sch.get(loop).extent) for loop in spatial]
+    block, results = sch.get(reduce), extents(sch, spatial)
     axes = [axis.var for axis in block.iter_vars if axis.iter_type == tirx.IterVar.DataPar]
     loads = loads_of(block)
     shared = not any(all(load.along(axis) for axis in axes) for load in loads)
@@ -185,10 +182,21 @@ def _is_padding(sch: s_tir.Schedule, info: SBlockInfo) -> bool:
     return same and contiguous_in(reads[0], block.iter_vars[-1].var)
 
 
+def loops_of(sch: s_tir.Schedule, info: SBlockInfo) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Spatial loops and reduction loops of a block."""
+    loops = list(zip(sch.get_loops(info.block_rv), info.dom_kind(), strict=True))
+    spatial = [loop for loop, kind in loops if kind == "S"]
+    return spatial, [loop for loop, kind in loops if kind == "R"]
+
+
+def extents(sch: s_tir.Schedule, loops: list[LoopRV]) -> list[int]:
+    """Number of iterations of each loop."""
+    return [int(sch.get(loop).extent) for loop in loops]
+
+
 def _elements(sch: s_tir.Schedule, info: SBlockInfo) -> int:
     """Elements that a block writes."""
-    loops = zip(sch.get_loops(info.block_rv), info.dom_kind(), strict=True)
-    return math.prod(int(sch.get(loop).extent) for loop, kind in loops if kind == "S")
+    return math.prod(extents(sch, loops_of(sch, info)[0]))
 
 
 def single_reduction(sch: s_tir.Schedule) -> tuple[list[SBlockInfo], SBlockInfo] | None:

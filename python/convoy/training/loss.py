@@ -12,7 +12,7 @@ from tvm.relax import op
 
 from ..errors import UnsupportedOp
 from ..graph.expr import attr_fields, ints, op_name
-from ..graph.rewriter import bindings_of, result_of
+from ..graph.function import bindings_of, result_of
 from ..ops.random import UNIFORM, uniform
 
 

@@ -18,10 +18,11 @@ from tvm import relax
 
 from ..errors import InvalidOption
 from ..graph.expr import dtype_of, shape_of
-from ..graph.rewriter import main_function
+from ..graph.function import main_function
 from ..graph.state import STATE
 from ..ir.dtypes import FLOAT_DTYPES
 from ..normalize.activations import RecognizeActivations
+from ..normalize.recurrent import UnrollRecurrent
 from .loss import adjoint, draws_numbers
 from .names import RANDOM, StepNames
 from .optimizers import Group, Optimizer, Sgd
@@ -64,6 +65,7 @@ def train_step(
             that is not a scalar.
         UnsupportedOp: An operator that cannot be differentiated.
     """
+    mod = UnrollRecurrent()(mod)
     mod = RecognizeActivations()(mod)  # each has one gradient, whatever its parts have
     gv, func = main_function(mod)
     loss = _Loss.of(func, trainable, updates or {})

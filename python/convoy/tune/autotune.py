@@ -71,13 +71,15 @@ def autotune(
         NoGpu: No GPU is visible.
         InvalidOption: An unknown search or backend, or more GPUs than are visible.
         LibraryMissing: "model" needs xgboost, ``ray`` needs ray.
-        MeasuringFailed, CacheUnwritable: See :meth:`Tuner.tune`.
+        CacheUnwritable: ``records`` cannot be written; see also :meth:`Tuner.tune`.
+        MeasuringFailed: See :meth:`Tuner.tune`.
     """
     if isinstance(search, str) and search not in SEARCHES:
         raise InvalidOption(f"search {search!r}", f"one of {', '.join(SEARCHES)}")
     used = [registry.get(name) for name in backends]
     spec = spec or Spec(options={"backends": list(backends)})
     file = paths.user_records_file() if records is None else Path(records)
+    paths.check_writable(file, make_folders=True)
     store = RecordStore([paths.records_dir()], write_to=file)
     tasks = list(dict.fromkeys(workloads))
     complete: set[str] = set()

@@ -14,11 +14,14 @@ from ...errors import InvalidModel
 from ...graph.expr import dtype_of, is_tensor, shape_of
 from ...normalize.name_layers import named
 from ...onnx.builder import Builder
+from .recurrent import NATIVE
 
 
 class RelaxBuilder(Builder):
     """Bindings of a :class:`relax.BlockBuilder`, ``block``, named after the nodes, as are the
     layers of convolutions and matmuls."""
+
+    native = NATIVE
 
     def __init__(self) -> None:
         self.block = relax.BlockBuilder()

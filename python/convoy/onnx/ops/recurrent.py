@@ -1,4 +1,4 @@
-"""Recurrent networks, unrolled: the steps of their cells."""
+"""Recurrent networks: the steps of their cells, one after the other."""
 
 from __future__ import annotations
 

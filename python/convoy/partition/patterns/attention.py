@@ -1,4 +1,4 @@
-"""Attention: two batched products with a softmax between them, as one workload.
+"""Attention: two batched matmuls with a softmax between them, as one workload.
 
 Operands are views (:mod:`.strided`) as far back as that goes, so that the slices, reshapes and
 permutations between the GEMMs and the attention need not be run.
@@ -29,7 +29,7 @@ _VECTOR = 8
 
 @dataclass(frozen=True)
 class _Operand:
-    """A source as rows: over the batch dimensions of its product, then along the rows."""
+    """A source as rows: over the batch dimensions of its matmul, then along the rows."""
 
     source: Source
     batch: Factors
@@ -58,7 +58,7 @@ class AttentionPattern(Pattern):
 
 
 def _site(graph: GraphView, end: relax.Var, weights: Weights) -> Site | None:
-    first, second = weights.scores.product, graph.value[end]
+    first, second = weights.scores.matmul, graph.value[end]
     (q, k), v = first.args, second.args[1]
     dtype = dtype_of(q)
     same = {dtype_of(operand) for operand in (q, k, v, end)} == {dtype}
@@ -139,7 +139,7 @@ def _joined(
     strides = zip(by_outer, by_batch, by_head, steps, strict=True)
     views = [RowView(*view) for view in zip(shapes, offsets, strides, strict=True)]
     queries, keys = shape_of(weights.scores.covered[0])[-2:]
-    dim, value_dim = shape_of(weights.scores.product.args[0])[-1], shape_of(end)[-1]
+    dim, value_dim = shape_of(weights.scores.matmul.args[0])[-1], shape_of(end)[-1]
     dtype = dtype_of(end)
     q_view, k_view, v_view, o_view, bias, *_ = [*views, RowView()]
     attention = Attention(

@@ -1,11 +1,11 @@
-"""What patterns of convolutions or products behind each other share."""
+"""Parts that patterns of several convolutions or GEMMs in sequence share."""
 
 from __future__ import annotations
 
 from tvm import relax
 
 from ...graph.expr import op_name
-from ...graph.rewriter import used_vars
+from ...graph.function import used_vars
 from ...ir.dtypes import HALF_DTYPES
 from ...ir.workload import Workload
 from .base import GraphView
@@ -26,7 +26,7 @@ def convolution_at(graph: GraphView, var: relax.Var) -> Root | None:
 
 
 def is_pointwise(w: Workload) -> bool:
-    """Whether it is a 1x1 convolution of all pixels or a matmul, without groups."""
+    """Return whether a workload is a 1x1 convolution of all pixels or a matmul, without groups."""
     sizes = (w.r, w.s, *w.stride, *w.dilation, w.groups)
     return sizes == (1,) * len(sizes) and not any(w.padding)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tvm import relax
 
 from ...graph.expr import dtype_of, shape_of
-from ...graph.rewriter import bindings_of, result_of, used_vars
+from ...graph.function import bindings_of, result_of, used_vars
 from ...ir.workload import Workload
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tvm import relax
 
-from ...graph.rewriter import used_vars
+from ...graph.function import used_vars
 from ...ir.bottleneck import Bottleneck
 from ...ir.workload import Workload
 from .back_to_back import chain_of, convolution_at, is_pointwise
@@ -61,7 +61,7 @@ def _reading(
 
 
 def _is_ready(graph: GraphView, bias: relax.Expr | None, wide: relax.Var) -> bool:
-    """Whether a bias is there when the wide tensor is, where the kernel is called."""
+    """Return whether a bias is there when the wide tensor is, where the kernel is called."""
     read = () if bias is None else used_vars(bias)
     return all(graph.position[var] < graph.position[wide] for var in read)
 

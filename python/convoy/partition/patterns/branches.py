@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from tvm import relax
 
-from ...graph.rewriter import used_vars
+from ...graph.function import used_vars
 from .base import GraphView, Pattern, Site, fitted
 from .chain import Chain
 from .epilogue import extended, with_epilogue

@@ -24,7 +24,7 @@ from ...graph.expr import (
     op_name,
     shape_of,
 )
-from ...graph.rewriter import used_vars
+from ...graph.function import used_vars
 from ...ir.dtypes import FLOAT_DTYPES, HALF_DTYPES, numpy_dtype
 from ...ir.epilogue import Epilogue
 from ...ir.workload import Workload

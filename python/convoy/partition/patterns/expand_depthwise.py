@@ -35,7 +35,7 @@ class ExpandDepthwisePattern(Pattern):
 
 
 def _reads(depthwise: Root, wide: relax.Var) -> bool:
-    """Whether it is a depthwise convolution of a tensor, with as many results as channels."""
+    """Return whether a depthwise convolution reads a tensor, with as many results as channels."""
     w = depthwise.workload
     return w.is_depthwise and w.k == w.c and depthwise.inputs[0].same_as(wide)
 

@@ -14,7 +14,7 @@ from ...ir.workload import Workload
 from ...ops import DGRAD, DGRAD_3D, WGRAD, conv_workload, forward_workload
 from .base import GraphView
 
-#: Multiply-adds of products of two activations from which on a library is asked, and the fewest
+#: Multiply-adds of matmuls of two activations from which on a library is asked, and the fewest
 #: rows, columns and summands of each.
 LEAST_WORK, _FEWEST = 2**20, 8
 _CONVOLUTIONS = {"relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
@@ -63,8 +63,8 @@ def _conv_root(binding: relax.Binding) -> Root | None:
 
 
 def _computes(binding: relax.Binding, *operands: relax.Expr) -> bool:
-    """Whether a workload has these dtypes: operands of one float dtype and a float result, or int8
-    and int32."""
+    """Return whether a workload may have these dtypes: operands of one float dtype and a float
+    result, or int8 and int32."""
     (dtype, *others), result = {dtype_of(value) for value in operands}, dtype_of(binding.var)
     if dtype == "int8":
         return not others and result == "int32"
@@ -83,7 +83,7 @@ def _gradient_root(binding: relax.Binding) -> Root | None:
 def _matmul_root(binding: relax.Binding, graph: GraphView) -> Root | None:
     """(n, c) x (c, k); the weights become (k, c), which rewrite folds where they are constant.
 
-    Products with more axes are those of two activations, since linear layers have two: a GEMM for
+    Matmuls with more axes are those of two activations, since linear layers have two: a GEMM for
     each matrix, or one GEMM. Short ones are left to TVM, which fuses what is around them.
     """
     call = binding.value

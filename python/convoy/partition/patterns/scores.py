@@ -1,6 +1,6 @@
 """Recognize attention scores, ``scale * a b + terms``, however an importer writes them out.
 
-After the product they may be reshaped (but for their last two axes, or there and back), cast,
+After the matmul they may be reshaped (but for their last two axes, or there and back), cast,
 multiplied by numbers and by constants for their rows, added to, and masked by ``where``.
 """
 
@@ -51,10 +51,10 @@ class Term:
 
 @dataclass(frozen=True)
 class Scores:
-    """``scale * factor * product + terms``; ``covered`` begins with the product's variable. The
+    """``scale * factor * matmul + terms``; ``covered`` begins with the matmul's variable. The
     factor is a constant for each row, head or batch."""
 
-    product: relax.Call
+    matmul: relax.Call
     covered: tuple[relax.Var, ...]
     scale: float = 1.0
     terms: tuple[Term, ...] = ()
@@ -62,7 +62,7 @@ class Scores:
 
 
 def scores_of(graph: GraphView, value: relax.Expr) -> Scores | None:
-    """Return a value as scores, if it comes from a product."""
+    """Return a value as scores, if it comes from a matmul."""
     call = graph.definition(value)
     name = op_name(call)
     if name == "relax.matmul":
@@ -105,21 +105,21 @@ def _times(scores: Scores, number: float) -> Scores:
 
 
 def _row_scaled(graph: GraphView, var: relax.Var, call: relax.Call) -> Scores | None:
-    """Match a product times a constant for each row: its first operand is scaled."""
+    """Match a matmul times a constant for each row: its first operand is scaled."""
     for own, factor in (call.args, tuple(reversed(call.args))):
         if not is_const(factor) or shape_of(own) != shape_of(call) or shape_of(factor)[-1] != 1:
             continue
         inner = _covering(var, scores_of(graph, own))
         if inner is None or inner.terms or inner.factor is not None:
             continue
-        rows = shape_of(inner.product.args[0])
-        if shape_of(inner.product) == shape_of(call) and _spreads(shape_of(factor), rows):
+        rows = shape_of(inner.matmul.args[0])
+        if shape_of(inner.matmul) == shape_of(call) and _spreads(shape_of(factor), rows):
             return dataclasses.replace(inner, factor=factor)
     return None
 
 
 def _spreads(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a tensor can be broadcast to a shape."""
+    """Return whether a tensor can be broadcast to a shape."""
     pairs = zip(reversed(shape), reversed(wanted), strict=False)
     return len(shape) <= len(wanted) and all(own in (1, extent) for own, extent in pairs)
 

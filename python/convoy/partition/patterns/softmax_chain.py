@@ -1,6 +1,6 @@
 """Recognize attention weights, the softmax of scores (:mod:`.scores`) over their last axis.
 
-Between softmax and the second product weights may be reshaped, cast, and set to zero where no score
+Between softmax and the second matmul weights may be reshaped, cast, and set to zero where no score
 is above minus infinity (PyTorch's safe softmax).
 """
 
@@ -28,7 +28,7 @@ class Weights:
 
 
 def weights_of(graph: GraphView, value: relax.Expr) -> Weights | None:
-    """Return the softmax that a value is, if its operand comes from a product."""
+    """Return the softmax that a value is, if its operand comes from a matmul."""
     call = graph.definition(value)
     name = op_name(call)
     if name in ("relax.astype", "relax.reshape", "relax.broadcast_to"):
@@ -108,7 +108,7 @@ def _over_last_axis(call: relax.Call) -> bool:
 
 
 def _same(graph: GraphView, a: relax.Expr, b: relax.Expr) -> bool:
-    """Whether two values are equal except for casts."""
+    """Return whether two values are equal except for casts."""
 
     def bare(value: relax.Expr) -> relax.Expr:
         while op_name(made := graph.definition(value)) == "relax.astype":

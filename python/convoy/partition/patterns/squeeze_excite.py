@@ -1,4 +1,4 @@
-"""Squeeze-and-excitation blocks: the mean of each channel of an image, two small products, and the
+"""Squeeze-and-excitation blocks: the mean of each channel of an image, two small GEMMs, and the
 image times the result, so that the image is read once and the rest is no kernel of its own."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tvm import relax
 
 from ...graph.expr import dtype_of, ints, op_name, shape_of
-from ...graph.rewriter import used_vars
+from ...graph.function import used_vars
 from ...ir.dtypes import HALF_DTYPES
 from ...ir.squeeze_excite import SqueezeExcite
 from ...ir.workload import Workload
@@ -29,7 +29,7 @@ _BEHIND = ("none", "relu", "clip")
 
 class SqueezeExcitePattern(Pattern):
     """From the mean of the pixels of 16 bits to the multiplication with a sigmoid or clip of two
-    products, each a 1x1 convolution or a matmul with constant weights; and on to the residual and
+    GEMMs, each a 1x1 convolution or a matmul with constant weights; and on to the residual and
     the activation behind it."""
 
     name = "squeeze_excite"
@@ -38,8 +38,8 @@ class SqueezeExcitePattern(Pattern):
     def sites(self, graph: GraphView) -> Iterator[Site]:
         for binding in graph.bindings:
             x = _averaged(graph, binding.var)
-            squeeze = _product_of(graph, binding.var) if x is not None else None
-            excite = _product_of(graph, squeeze.chain.end) if squeeze is not None else None
+            squeeze = _gemm_of(graph, binding.var) if x is not None else None
+            excite = _gemm_of(graph, squeeze.chain.end) if squeeze is not None else None
             if x is None or squeeze is None or excite is None:
                 continue
             scaled = _scaled(graph, x, excite.chain.end)
@@ -50,8 +50,8 @@ class SqueezeExcitePattern(Pattern):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Product:
-    """A product with what is taken behind it, and the variables of both and of the views before."""
+class _Gemm:
+    """A GEMM with the chain behind it, and the variables of both and of the views before."""
 
     root: Root
     chain: Chain
@@ -69,8 +69,8 @@ def _averaged(graph: GraphView, var: relax.Var) -> relax.Var | None:
     return x if is_image and dtype_of(x) == dtype_of(var) and dtype_of(x) in HALF_DTYPES else None
 
 
-def _product_of(graph: GraphView, var: relax.Var) -> _Product | None:
-    """The product with constant weights that alone reads a vector of each image, if only through
+def _gemm_of(graph: GraphView, var: relax.Var) -> _Gemm | None:
+    """The GEMM with constant weights that alone reads a vector of each image, if only through
     reshapes."""
     read, views = var, list[relax.Var]()
     while (reader := graph.only_reader(read)) is not None:
@@ -81,12 +81,12 @@ def _product_of(graph: GraphView, var: relax.Var) -> _Product | None:
     if reader is None or root is None or not root.inputs[0].same_as(read):
         return None
     w = root.workload
-    is_product = w.op in ("fprop", "matmul") and is_pointwise(w) and w.h * w.w == 1
+    is_gemm = w.op in ("fprop", "matmul") and is_pointwise(w) and w.h * w.w == 1
     same = (w.n, w.c) == (shape_of(var)[0], shape_of(var)[-1]) and not used_vars(root.inputs[1])
-    if not is_product or not same or not w.dtype == w.out_dtype == dtype_of(var):
+    if not is_gemm or not same or not w.dtype == w.out_dtype == dtype_of(var):
         return None
     chain = chain_of(graph, reader)
-    return _Product(root, chain, (*views, *chain.covered))
+    return _Gemm(root, chain, (*views, *chain.covered))
 
 
 def _scaled(graph: GraphView, x: relax.Var, gates: relax.Var) -> list[relax.Var] | None:
@@ -107,7 +107,7 @@ _VIEWS = ("relax.reshape", "relax.permute_dims", "relax.broadcast_to")
 
 
 def _is_spread(graph: GraphView, view: relax.Var, gates: relax.Var, image: tuple[int, ...]) -> bool:
-    """Whether a view of gates has one for each channel of each image, whatever the pixel."""
+    """Return whether a view of gates has one for each channel of each image, whatever the pixel."""
     n, _, _, c = image
     for source in sources(graph, view):
         if source.tensor.same_as(gates):
@@ -121,10 +121,10 @@ def _strides(layout: Strided) -> list[list[tuple[int, int]]]:
     return [[factor for factor in factors if factor[0] > 1] for factors in layout.dims]
 
 
-def _behind(graph: GraphView, product: relax.Var) -> Iterator[Chain]:
+def _behind(graph: GraphView, scaled: relax.Var) -> Iterator[Chain]:
     """The chains of a multiplication: with the residual and the activation, where there are any,
     and alone."""
-    chain = longest = Chain([product], product)
+    chain = longest = Chain([scaled], scaled)
     while (longer := extended(graph, longest)) is not None:
         e = longer.epilogue
         if e.bias or e.residual_last or e.activation not in _BEHIND:
@@ -136,7 +136,7 @@ def _behind(graph: GraphView, product: relax.Var) -> Iterator[Chain]:
 
 
 def _site(
-    x: relax.Var, squeeze: _Product, excite: _Product, covered: list[relax.Var], behind: Chain
+    x: relax.Var, squeeze: _Gemm, excite: _Gemm, covered: list[relax.Var], behind: Chain
 ) -> Site:
     n, h, w, c = shape_of(x)
     own = SqueezeExcite(squeeze.root.workload.k, squeeze.chain.epilogue, excite.chain.epilogue)

@@ -64,7 +64,7 @@ class StemPattern(Pattern):
 
 
 def _reads_few_channels(call: relax.Expr) -> bool:
-    """Whether a call is a convolution of few channels, which come last."""
+    """Return whether a call is a convolution of few channels, which come last."""
     is_convolution = op_name(call) == "relax.nn.conv2d"
     return is_convolution and shape_of(call.args[0])[-1] <= MOST_CHANNELS
 
@@ -112,7 +112,7 @@ def _image(graph: GraphView, value: relax.Expr, dtype: str) -> _Image:
 
 
 def _before(call: relax.Expr, stem: Stem, dtype: str) -> Stem | None:
-    """What a stem reads if it does the work of a call too."""
+    """Return the stem that also does the work of the call before it; None if there is none."""
     name = op_name(call)
     if name == "relax.nn.pad" and stem.channels_last and _pads_channels(call):
         return dataclasses.replace(stem, channels=shape_of(call.args[0])[3])
@@ -124,7 +124,7 @@ def _before(call: relax.Expr, stem: Stem, dtype: str) -> Stem | None:
 
 
 def _is_permuted(call: relax.Call) -> bool:
-    """Whether a call puts the channels of images last; of a single one, by a reshape."""
+    """Return whether a call puts the channels of images last; of a single one, by a reshape."""
     if op_name(call) == "relax.permute_dims":
         return list(permutation_of(call)) == _CHANNELS_LAST
     if op_name(call) != "relax.reshape" or len(shape_of(call)) != 4:
@@ -134,7 +134,7 @@ def _is_permuted(call: relax.Call) -> bool:
 
 
 def _pads_channels(call: relax.Call) -> bool:
-    """Whether a call adds zeros behind the channels of images."""
+    """Return whether a call adds zeros behind the channels of images."""
     width, attrs = ints(call.attrs.pad_width), call.attrs
     zeros = float(attrs.pad_value) == 0.0 and attrs.pad_mode == "constant"
     return len(width) == 8 and not any(width[:7]) and zeros

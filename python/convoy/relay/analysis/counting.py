@@ -1,4 +1,4 @@
-"""What an expression computes, counted: operators, layers, multiply-accumulates."""
+"""Count what an expression computes: operators, layers, multiply-accumulates."""
 
 from __future__ import annotations
 

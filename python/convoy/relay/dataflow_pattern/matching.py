@@ -15,7 +15,7 @@ from convoy.relay.trampoline import Step, run
 
 
 class Pattern:
-    """What matching, grouping and rewriting ask of a pattern."""
+    """Interface of a pattern for matching, grouping and rewriting."""
 
     def attempt(self, matching: Matching, expr: Expr) -> Any:
         """Match an expression: a bool, or a generator that returns one."""

@@ -1,4 +1,4 @@
-"""Which programs need the evaluator: those that no Relax function holds."""
+"""Find programs that need the evaluator: those that no Relax function holds."""
 
 from __future__ import annotations
 

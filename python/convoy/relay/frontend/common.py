@@ -76,7 +76,7 @@ def dtype_of(expr: Expr) -> str:
 
 
 def is_float(expr: Expr) -> bool:
-    """Whether a tensor is of a floating-point dtype."""
+    """Return whether a tensor is of a floating-point dtype."""
     return dtype_of(expr) in FLOATS
 
 

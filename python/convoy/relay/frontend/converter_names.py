@@ -1,4 +1,4 @@
-"""What converters of scripts import from `relay.frontend.common`, besides our importers' names."""
+"""Names of `relay.frontend.common` that converters in scripts import and our importers do not."""
 
 from __future__ import annotations
 

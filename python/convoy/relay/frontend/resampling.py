@@ -22,7 +22,7 @@ from convoy.relay.op import tensor as R
 
 @dataclass(frozen=True)
 class Resize:
-    """How to resize.
+    """Parameters of a resize.
 
     Attributes:
         sizes: The new size of each axis that changes.
@@ -84,7 +84,7 @@ def resize(data: Expr, how: Resize) -> Expr:
 
 
 def _fits_image(how: Resize, changed: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether `image.resize2d` computes this."""
+    """Return whether `image.resize2d` computes this."""
     if len(shape) != 4 or not set(changed) <= {2, 3} or how.antialias or how.exclude_outside:
         return False
     factors = [how.scale(a, shape[a]) * shape[a] / how.sizes[a] for a in changed]

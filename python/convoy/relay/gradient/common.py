@@ -1,4 +1,4 @@
-"""What gradient rules share: types, constants, and sums over broadcast axes."""
+"""Parts that gradient rules share: types, constants, and sums over broadcast axes."""
 
 from __future__ import annotations
 

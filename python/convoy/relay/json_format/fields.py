@@ -1,4 +1,4 @@
-"""What the writer is told of a node: its type key, and its fields in TVM's order."""
+"""Type key of a node, and its fields in TVM's order, for the writer."""
 
 from __future__ import annotations
 

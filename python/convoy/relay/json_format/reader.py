@@ -65,6 +65,8 @@ class _File:
             raise RelaySyntaxError("JSON nested too deep") from None
         except ValueError as bad:
             raise RelaySyntaxError(f"text that is no JSON ({bad})") from None
+        except TypeError:
+            raise RelaySyntaxError(f"a {type(text).__name__}", "text") from None
         nodes = data.get("nodes") if isinstance(data, dict) else None
         if not isinstance(nodes, list) or not all(isinstance(n, dict) for n in nodes):
             raise RelaySyntaxError("JSON without a list of nodes", "a file of tvm.ir.save_json")

@@ -1,4 +1,4 @@
-"""What expansions of quantized operators read from a call: scales, zero points, axes."""
+"""Operands of a quantized operator's call: scales, zero points, axes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _NARROW = ("nn.batch_flatten", "nn.max_pool2d")
 
 
 class QAnnotateKind(IntEnum):
-    """What a rounded tensor is."""
+    """Kind of a rounded tensor."""
 
     IDENTITY = 0
     INPUT = 1

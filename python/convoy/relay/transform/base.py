@@ -16,7 +16,7 @@ from convoy.relay.transform.context import PassContext, run_instrumented
 
 @dataclass(frozen=True)
 class PassInfo:
-    """What is known of a pass.
+    """Description of a pass.
 
     Attributes:
         opt_level: The lowest level of a PassContext at which a Sequential runs it.

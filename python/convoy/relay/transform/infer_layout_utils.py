@@ -1,4 +1,4 @@
-"""What functions that users register as `FInferCorrectLayout` return."""
+"""Results of the functions that users register as `FInferCorrectLayout`."""
 
 from convoy.relay.transform.layouts.rules import InferCorrectLayoutOutput
 

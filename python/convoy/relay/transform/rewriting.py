@@ -1,4 +1,4 @@
-"""What passes over expressions share: walks, rebuilt functions, constants."""
+"""Parts that passes over expressions share: walks, rebuilt functions, constants."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def FoldScaleAxis() -> Pass:
 
 @dataclass(frozen=True)
 class _Message:
-    """What scale an expression may be divided or multiplied by.
+    """A scale that an expression may be divided or multiplied by.
 
     Attributes:
         axes: The axes of the expression that the scale has: the channels, and those split off.

@@ -8,7 +8,7 @@ from convoy.errors import InvalidOption
 
 
 class SearchOption:
-    """How TVM's tuner searches (a policy, a cost model, measured states): without effect."""
+    """Part of TVM's tuner (a policy, a cost model, measured states): without effect."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 

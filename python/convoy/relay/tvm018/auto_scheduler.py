@@ -41,7 +41,7 @@ SketchPolicy = XGBModel = RandomModel = PreloadMeasuredStates = SearchOption
 
 
 class HardwareParams:
-    """What TVM's search must know of a machine; Convoy asks the GPU."""
+    """The machine that TVM's search is for: without effect, since Convoy asks the GPU."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 

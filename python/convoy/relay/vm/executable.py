@@ -1,4 +1,4 @@
-"""What `relay.vm.compile` returns and VirtualMachine runs."""
+"""The executable that `relay.vm.compile` returns and VirtualMachine runs."""
 
 from __future__ import annotations
 

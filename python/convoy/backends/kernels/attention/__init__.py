@@ -1,0 +1,1 @@
+"""Flash attention for ``codegen/attention``, on sm_80 and later."""

@@ -1,0 +1,1 @@
+"""CUTLASS's implicit GEMMs: configurations, rules, and the C++ that instantiates them."""

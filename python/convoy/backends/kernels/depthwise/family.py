@@ -66,7 +66,7 @@ def _rules(launch: Launch) -> ModuleType:
 
 
 def _launches(workload: Workload, device: Device) -> list[Launch]:
-    """All launches; where two kernels run the workload, theirs in turns, so that both are among
+    """All launches. Where two kernels run the workload, theirs alternate, so that both are among
     the first."""
 
     def valid(rules: ModuleType) -> list[Launch]:
@@ -79,8 +79,8 @@ def _launches(workload: Workload, device: Device) -> list[Launch]:
     if workload.is_depthwise:
         return valid(space)
     kernels = sorted(filter(None, map(valid, (staged, grouped))), key=lambda own: us(own[0]))
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*kernels))
-    return [launch for launch in turns if launch is not None]
+    alternated = itertools.chain.from_iterable(itertools.zip_longest(*kernels))
+    return [launch for launch in alternated if launch is not None]
 
 
 def _why_not(launch: Launch, workload: Workload, device: Device) -> str:

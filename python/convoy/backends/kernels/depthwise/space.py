@@ -170,9 +170,9 @@ def _slices(launch: Launch, w: Workload, device: Device) -> int:
     groups = -(-w.r // taps) * -(-w.s // taps)
     vectors = block_vectors(tile, strips, w)
     channel_blocks = -(-w.k // (vectors * tile.vector))
-    turns = -(-strips // (THREADS // vectors))
+    rounds = -(-strips // (THREADS // vectors))
     most = max(1, 6 * device.sm_count // (channel_blocks * groups))
-    return min(most, max(1, -(-turns // 4)))
+    return min(most, max(1, -(-rounds // 4)))
 
 
 def block_vectors(tile: Tile, strips: int, w: Workload) -> int:
@@ -210,9 +210,9 @@ def guess_us(launch: Launch, w: Workload, device: Device) -> float:
     strips = rows.strips(tile.rows) * columns.strips(tile.columns) * w.n
     warps = strips * w.k / tile.vector / 32
     instructions = _instructions(tile, launch.kernel.filter, w, rows, columns)
-    turns = max(1.0, warps / (4 * device.sm_count))
+    rounds = max(1.0, warps / (4 * device.sm_count))
     moved = w.bytes_moved / (_EFFICIENCY * device.memory_bandwidth) * 1e6
-    issued = turns * instructions / _ISSUED_PER_US
+    issued = rounds * instructions / _ISSUED_PER_US
     us = _LAUNCH_US + _LATENCY_US + math.hypot(moved, issued)
     if w.op != "wgrad":
         return us

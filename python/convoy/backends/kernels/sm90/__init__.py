@@ -1,0 +1,1 @@
+"""Kernels for Hopper in ``codegen/sm90``: a file for each, with its configuration."""

@@ -66,14 +66,14 @@ class Block(NamedTuple):
         whose warpgroups compute a tile each and share the tensor cores."""
         (middle, narrow), (chunks, blocks) = _padded(w), _steps(w)
         tiles = w.n * ceil_div(w.p, TILE) * ceil_div(w.q, TILE)
-        turns = ceil_div(tiles, self.groups * device.sm_count)
-        products = w.taps * chunks * 4 * middle // 64 + blocks * (middle + narrow) // 16
-        alone = _STEP_CYCLES * products + _EPILOGUE_CYCLES * blocks
-        turn_us = max(alone, self.groups * _STEP_CYCLES * products) / _CYCLES
+        waves = ceil_div(tiles, self.groups * device.sm_count)
+        mmas = w.taps * chunks * 4 * middle // 64 + blocks * (middle + narrow) // 16
+        alone = _STEP_CYCLES * mmas + _EPILOGUE_CYCLES * blocks
+        wave_us = max(alone, self.groups * _STEP_CYCLES * mmas) / _CYCLES
         weights_us = weight_bytes(w) / _WEIGHTS_RATE
-        computing_us = weights_us + turns * turn_us
+        computing_us = weights_us + waves * wave_us
         if self.streamed:
-            computing_us = turns * max(turn_us, weights_us)
+            computing_us = waves * max(wave_us, weights_us)
         return _LAUNCH_US + max(computing_us, w.bytes_moved / _MEMORY_RATE)
 
 

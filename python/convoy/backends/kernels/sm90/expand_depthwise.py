@@ -84,6 +84,6 @@ def guess_us(tile: ExpandTile, w: Workload, device: Device) -> float:
     issues for a warp of every block of the SM."""
     held = expand_tiles.resident(w, tile.columns, tile.groups)
     tiles = tile.count(w)
-    turns = -(-tiles // (held * device.sm_count))
+    waves = -(-tiles // (held * device.sm_count))
     at_once = min(held, -(-tiles // device.sm_count))
-    return _LAUNCH_US + turns * max(3.0, 1.4 * at_once) * tile.cost(w) / _RATE
+    return _LAUNCH_US + waves * max(3.0, 1.4 * at_once) * tile.cost(w) / _RATE

@@ -61,7 +61,7 @@ class Cover:
 
     @property
     def input_bytes(self) -> int:
-        """Of a tile and a chunk of channels."""
+        """Bytes of a tile and a chunk of channels."""
         return self.images * self.rows * self.pitch * STEP_BYTES
 
 

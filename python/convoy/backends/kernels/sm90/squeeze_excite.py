@@ -38,7 +38,7 @@ def objections(w: Workload) -> Iterator[tuple[str, str]]:
     """(reason, remedy) of what rules the kernel out, beside what all kernels of the family need."""
     if w.c % 8:
         yield f"C = {w.c}", "pad it to a multiple of 8"
-    names = ("the first product", "the gates", "the result")
+    names = ("the first GEMM", "the gates", "the result")
     for name, activation, chosen in zip(names, activations(w), CHOSEN, strict=True):
         if activation not in chosen:
             yield f"activation {activation} of {name}", "leave it outside the subgraph"

@@ -25,7 +25,7 @@ Decompose = Callable[["Context", str, str, Mapping[str, Any]], "tuple[Any] | Non
 
 
 class Context:
-    """What the conversion of all calls of a graph shares.
+    """State that the conversions of all calls of a graph share.
 
     Attributes:
         default_dtype: The dtype of floating-point results that nothing else determines.
@@ -41,7 +41,7 @@ class Context:
         self._decomposing: list[str] = []
 
     def knows(self, name: str) -> bool:
-        """Whether a converter is registered, or the user's."""
+        """Return whether a converter is registered, or the user's."""
         return name in self.custom or converter_of(name) is not None
 
     def convert(self, name: str, overload: str, args: Mapping[str, Any]) -> Any:
@@ -108,7 +108,7 @@ def _plain(result: Any) -> Any:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value holds no tensor that is computed."""
+    """Return whether a value holds no tensor that is computed."""
     if isinstance(value, Mapping):
         return all(map(_is_constant, value.values()))
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What a TorchScript node says of itself: its arguments and its place."""
+"""The arguments of a TorchScript node, and its place in the source."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class View:
 
 @dataclass(frozen=True)
 class State:
-    """What a graph's values are at some point.
+    """The values of a graph at some point.
 
     Attributes:
         values: The values by key.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from convoy.relay.binding import bind_params_by_name
-from convoy.relay.infer import infer_module
 from convoy.relay.module import IRModule
+from convoy.relay.restriction import restricted
 
 
 def partition_for_cudnn(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
@@ -17,8 +16,4 @@ def partition_for_cudnn(mod: IRModule, params: Mapping[str, Any] | None = None) 
         mod: The module.
         params: Values that become constants; unknown names are ignored.
     """
-    result = mod.shallow_copy()
-    if params:
-        result["main"] = bind_params_by_name(result["main"], params)
-    result.attrs["convoy.backends"] = ("cudnn", "tvm")
-    return infer_module(result)
+    return restricted(mod, params, "cudnn")

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from convoy.relay.ast import Call, Op
-from convoy.relay.binding import bind_params_by_name
-from convoy.relay.infer import infer_module
 from convoy.relay.loading import load_module
 from convoy.relay.module import IRModule
+from convoy.relay.restriction import BACKENDS, restricted
 from convoy.relay.visit import post_order
 from convoy.relay.vm import Executable
 
@@ -32,16 +31,12 @@ def partition_for_cutlass(mod: IRModule, params: Mapping[str, Any] | None = None
         mod: The module.
         params: Values that become constants; unknown names are ignored.
     """
-    result = mod.shallow_copy()
-    if params:
-        result["main"] = bind_params_by_name(result["main"], params)
-    result.attrs["convoy.backends"] = ("cutlass", "tvm")
-    return infer_module(result)
+    return restricted(mod, params, "cutlass")
 
 
 def num_cutlass_partitions(mod: IRModule) -> int:
     """Count the operators that CUTLASS may run; 0 for a module that is not partitioned."""
-    if mod.attrs.get("convoy.backends") != ("cutlass", "tvm"):
+    if mod.attrs.get(BACKENDS) != ("cutlass", "tvm"):
         return 0
     return sum(
         isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in _OPS

@@ -74,7 +74,7 @@ def _without_default(function: Function) -> Function:
 
 @dataclass
 class _Parts:
-    """What becomes of a region: its parameters, what they are given, the call and its results."""
+    """The function of a region: its parameters, their arguments, the call and its results."""
 
     params: list[Var] = field(default_factory=list)
     args: list[Expr] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How ConvertLayout changes the operators that a script names."""
+"""Conversions of ConvertLayout for the operators that a script names."""
 
 from __future__ import annotations
 

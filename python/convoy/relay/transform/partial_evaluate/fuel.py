@@ -1,4 +1,4 @@
-"""When a recursion is unrolled: while its known arguments become smaller."""
+"""Bound on unrolling a recursion: its known arguments have to become smaller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operators work in another layout: a rule for each operator, in the file of its family."""
+"""Layout rules: one for each operator, in the file of its family."""
 
 from convoy.relay.transform.layouts.rules import (
     along,

@@ -1,4 +1,4 @@
-"""What parsers, graphs and plotters of drawings have in common."""
+"""Base classes of the parsers, graphs and plotters of drawings."""
 
 from __future__ import annotations
 
