@@ -81,6 +81,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
         x[:, 0][torch.nonzero(x[:, 0] > 0, as_tuple=True)].sum(),
     ),
     "places of masks": placed,
+    "numbered places": lambda x: (
+        torch.nonzero_static(x > 0.5, size=7), torch.nonzero_static(x[0, 0] > 0, size=9),
+        x.put(CODES, x.flatten()[:7]), x.put(CODES[:2] - 9, x[0, 0, :2], accumulate=True),
+        x.take(CODES), x.take(CODES[0] - 9), *(x * 2).round().mode(), *(x * 2).int().mode(1, True),
+    ),
     "orders of NaN": lambda x: (
         *odd(x).sort(stable=True), *odd(x).sort(dim=1, descending=True, stable=True),
         odd(x).argsort(0), odd(x).topk(3)[0], odd(x).half().topk(2, largest=False)[0],
@@ -97,6 +102,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "compared with NaN": lambda x: (
         odd(x).flip(0) != odd(x), odd(x) != 3, ~(odd(x) > 0), torch.logical_not(odd(x) == odd(x)),
+        F.softshrink(odd(x), 1.5), torch.bucketize(odd(x), torch.tensor([-1.0, 0.0, 1.0])),
         torch.where(~(odd(x) < 1), x[0, 0, 0], 7.0), (odd(x).bfloat16() >= 0).bitwise_not(),
     ),
     "shifted": lambda x: tuple(
@@ -112,6 +118,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         odd(x) // 0.7, 1 // odd(x), (odd(x) + torch.tensor([0, 0, 4, 1, 0, 0])) // 0.1,
         x.half() // 0.1, (x * 9).int() // 2.5, x // 2,
     ),
+    "times zero": lambda x: (odd(x) * 0, 0.0 * odd(x), odd(x).half() * 0, F.softshrink(odd(x), 9)),
     "over zero": lambda x: (x / 0.0, x / -0.0, (x * 2).int() / 0, x // 0.0, (x * 0) / 0.0),
     "sorted bytes": lambda x: (
         *(x.abs() * 90).to(torch.uint8).sort(1), (x * 9).to(torch.int8).argsort(dim=0, stable=True),

@@ -345,3 +345,33 @@ def test_counters_that_a_step_would_forget() -> None:
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         with pytest.raises(errors.UnsupportedOp, match=message):
             compile_training_step(net, cross_entropy, optimizer, x, labels)
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 4, 5)], ids=["images", "pixels"])
+@pytest.mark.parametrize(
+    ("ignored", "reduction", "weighed"),
+    [(-100, "mean", False), (-100, "sum", True), (255, "mean", True), (255, "sum", False)],
+)
+def test_labels_that_are_ignored(
+    shape: tuple[int, ...], ignored: int, reduction: str, weighed: bool
+) -> None:
+    from convoy.pytorch.training import compile_training_step
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 7) if len(shape) == 1 else nn.Conv2d(4, 7, 1))
+    weight = torch.rand(7) if weighed else None
+    loss = nn.CrossEntropyLoss(weight=weight, reduction=reduction, ignore_index=ignored)
+    x = torch.randn(shape[0], 4, *shape[1:])
+    labels = torch.randint(0, 7, shape)
+    labels.view(-1)[::3] = ignored
+    reference = copy.deepcopy(net)
+    step = compile_training_step(net, loss, torch.optim.SGD(net.parameters(), 0.1), x, labels)
+    for _ in range(2):
+        want = loss(reference(x), labels)
+        other = torch.optim.SGD(reference.parameters(), 0.1)
+        want.backward()
+        other.step()
+        reference.zero_grad()
+        assert float(step(x, labels)) == pytest.approx(float(want.detach()), rel=1e-5)
+    step.update_module()
+    torch.testing.assert_close(net.state_dict(), reference.state_dict(), rtol=1e-4, atol=1e-6)

@@ -16,8 +16,9 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 class Constants:
-    """Values of nodes that depend on no input: position biases, masks, normalized weights; also
-    results without elements, which TVM's importer does not know."""
+    """Values of nodes that depend on no element of an input: position biases, masks, normalized
+    weights; also tensors without elements, which TVM's importer does not know, and reductions of
+    them, which TVM divides by zero or gives other values."""
 
     def __init__(self, program: ExportedProgram) -> None:
         held = {**program.constants, **program.state_dict}
@@ -30,6 +31,8 @@ class Constants:
         for node in program.graph.nodes:
             if node.op == "placeholder" and node.name in targets:
                 self._values[node] = held[targets[node.name]].detach()
+            elif _is_empty(declared := node.meta.get("val")):
+                self._values[node] = torch.empty(declared.shape, dtype=declared.dtype)
             elif node.op == "call_function":
                 self._compute(node)
 
@@ -50,13 +53,8 @@ class Constants:
         return None if is_view else result.contiguous()
 
     def _compute(self, node: Node) -> None:
-        declared, inputs = node.meta.get("val"), node.all_input_nodes
-        sizes = declared.shape if isinstance(declared, torch.Tensor) else ()
-        if any(isinstance(size, int) and not size for size in sizes):  # others are not known
-            self._values[node] = torch.empty(declared.shape, dtype=declared.dtype)
-            return
         if (
-            not all(one in self._values for one in inputs)
+            not all(one in self._values for one in node.all_input_nodes)
             or _is_large(node)
             or is_random(node.target)
         ):
@@ -91,13 +89,21 @@ def _is_narrow(value: object) -> bool:
 
 
 def is_random(operator: object) -> bool:
-    """Whether an operator draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+    """Whether an operator draws random numbers. Recurrent layers do so for their dropout alone,
+    with which they are not converted as a whole."""
+    tagged = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+    return tagged and operator not in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input)
 
 
 def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors are views of the same memory."""
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _is_empty(declared: object) -> bool:
+    """Whether a tensor has no elements; sizes that are not known are not zero."""
+    sizes = declared.shape if isinstance(declared, torch.Tensor) else ()
+    return any(isinstance(size, int) and not size for size in sizes)
 
 
 def _is_large(node: Node) -> bool:

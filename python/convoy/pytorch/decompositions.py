@@ -15,6 +15,7 @@ from . import (
     linear_systems,
     losses,
     quantized,
+    scalars,
     scans,
     scatters,
     searching,
@@ -39,6 +40,9 @@ def _sub(a: Any, b: Any, *, alpha: Any = 1) -> Any:
 
 
 def _mul(a: Any, b: Any) -> Any:
+    """Zero times infinity or NaN is NaN; TVM makes zero of every product with zero."""
+    if isinstance(b, int | float) and b == 0 and a.is_floating_point():
+        return torch.where(a.isfinite(), 0.0, math.nan).to(a.dtype)
     both = all(isinstance(x, torch.Tensor) and x.dtype == torch.bool for x in (a, b))
     return torch.logical_and(a, b) if both else NotImplemented
 
@@ -108,15 +112,6 @@ def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return NotImplemented
     return torch.where(x > 0, x, alpha * (torch.exp(x * input_scale) - 1)) * scale
-
-
-def _softmax(x: Any, dim: int, half_to_float: bool) -> Any:
-    """Of a tensor without axes, which is its own largest element."""
-    return NotImplemented if x.dim() else torch.exp(x - x)
-
-
-def _log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
-    return NotImplemented if x.dim() else x - x
 
 
 def _norm(operator: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,10 +260,10 @@ def _trilinear(
         b = b.unsqueeze(axis)
     for axis in expand_c:
         c = c.unsqueeze(axis)
-    return (a * b * c).sum(sums)
+    return (a * b * c).sum(sums, dtype=a.dtype)
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+_RULES: dict[Any, Callable[..., Any]] = {
     _aten.add.Tensor: _add,
     _aten.sub.Tensor: _sub,
     _aten.mul.Tensor: _mul,
@@ -279,8 +274,6 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.addbmm.default: _addbmm,
     _aten.elu.default: _elu,
     _aten.pad.default: _pad,
-    _aten._softmax.default: _softmax,
-    _aten._log_softmax.default: _log_softmax,
     **{one: _norm(one) for one in _NORMS},
     _aten.var_mean.correction: _var_mean,
     _aten.min.dim: _smallest,
@@ -326,6 +319,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     **searching.DECOMPOSITIONS,
     **special.DECOMPOSITIONS,
 }
+DECOMPOSITIONS = scalars.with_scalars(_RULES)
 #: Operators of libraries that need not be imported, by their names.
 NAMED: dict[str, Callable[..., Any]] = {
     **deformable.NAMED,

@@ -16,6 +16,7 @@ from torch.nn.modules import transformer
 from ..errors import ConvoyError, InvalidOption
 from .higher_order import Straight
 from .known import Known
+from .recurrent import with_shapes_of_states
 from .refusal import check_python, untraceable
 from .scripted import in_python
 from .side_effects import Attributes, check_repeatable, restored
@@ -43,7 +44,7 @@ def exported(
     """
     check_python(function, training)
     args, kwargs = unflatten(arguments, tensors)
-    with in_python(function, args, kwargs) as traceable:
+    with in_python(function, args, kwargs) as traceable, with_shapes_of_states():
         return _traced(traceable, arguments, tensors, training)
 
 

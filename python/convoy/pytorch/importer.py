@@ -19,6 +19,7 @@ from .constants import is_random
 from .content import program_content
 from .export import exported, quiet
 from .idempotent_writes import remove_idempotent_writes
+from .inplace_views import to_views
 from .input_names import name_inputs
 from .promotion import promote
 from .refusal import EXPECTED, PARTS, called, check_sizes, raised
@@ -116,13 +117,14 @@ def to_relax(
     """
     try:
         with quiet():
-            table = _decompositions(program)
+            table = _decompositions(program, training)
             if training:
                 from . import training_graph  # registers operators, which takes a while
 
                 training_graph.mark(program)
                 table.update(training_graph.decompositions())
             step("decompose operators", 0, 2)
+            to_views(program)
             program = decomposed(program, table)
             if not (training or writes):
                 remove_idempotent_writes(program)
@@ -181,10 +183,10 @@ def _float32(groups: Sequence[Sequence[torch.Tensor]]) -> str:
     return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32_conv"
 
 
-def _decompositions(program: ExportedProgram) -> Any:
+def _decompositions(program: ExportedProgram, training: bool) -> Any:
     """PyTorch's own to its core operators, without those that are converted as a whole."""
     table = torch.export.default_decompositions()
-    for name in operators.whole(program.graph):
+    for name in operators.whole(program.graph, training):
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)

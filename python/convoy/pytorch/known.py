@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from . import element_index
 from .assertions import passing
 from .constants import MOST_ELEMENTS, is_random, share_memory
 
@@ -75,6 +76,8 @@ class Known(TorchFunctionMode):
                 self._found[id(given[0])] = given[0], -1, given[0]
             if function in _INDEXED:
                 args = (args[0], self._positions(args[1]), *args[2:])
+                if element_index.names_element(args[1]):
+                    return self._at_elements(function, args)
             select = _SELECTING.get(function)
             if select is not None and (found := select(self, *args, **kwargs)) is not None:
                 return found
@@ -106,6 +109,12 @@ class Known(TorchFunctionMode):
                 positions += map(self._constant, _compute(torch.where, (value,), {}))
         return tuple(positions)
 
+    def _at_elements(self, function: Callable[..., Any], args: Any) -> Any:
+        """``x[index]``, or an assignment to it, where the index has tensors without axes."""
+        if function is torch.Tensor.__getitem__:
+            return element_index.read(*args)
+        return None if element_index.write(*args) else self._call(function, args, {})
+
     def _selected(self, input: torch.Tensor, mask: torch.Tensor) -> torch.Tensor | None:
         """``masked_select`` by a mask that is known, else None."""
         value = self._value(mask)
@@ -127,6 +136,12 @@ class Known(TorchFunctionMode):
         with _untraced():
             places = torch.arange(x.shape[axis], device=counts.device).repeat_interleave(counts)
         return x.index_select(axis, self._constant(places))
+
+    def _chosen(self, *args: Any, **kwargs: Any) -> torch.Tensor | None:
+        return element_index.select(*args, **kwargs)
+
+    def _narrowed(self, *args: Any, **kwargs: Any) -> torch.Tensor | None:
+        return element_index.narrow(*args, **kwargs)
 
     def _call(self, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
         """What the trace has of a call, in which sizes that are known are numbers."""
@@ -172,10 +187,12 @@ class Known(TorchFunctionMode):
         return traced
 
 
-#: Methods for functions whose results have sizes that depend on values.
+#: Methods for functions whose results have sizes, or lie in places, that depend on values.
 _SELECTING: dict[Any, Callable[..., torch.Tensor | None]] = {
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), Known._selected),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), Known._repeated),
+    **dict.fromkeys((torch.select, torch.Tensor.select), Known._chosen),
+    **dict.fromkeys((torch.narrow, torch.Tensor.narrow), Known._narrowed),
 }
 
 

@@ -76,7 +76,7 @@ def _column(index: Node) -> tuple[Node, int] | None:
         index = index.args[0]
         if index.target is _aten.slice.Tensor and index.args[1] == 1:
             index, _, number, *_ = index.args
-        elif _type(index).shape[-1] != 1:
+        elif _type(index).shape[-1:] != (1,):
             return None
     elif index.target is _aten.select.int and index.args[1] == 1:
         index, _, number = index.args

@@ -5,21 +5,17 @@ TVM gives every convolution and matrix product a float32 result, and max pooling
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from tvm import relax
 from tvm.relax import op
 from tvm.relax.op.grad import no_grad
 
 from ..errors import UnsupportedOp
-from ..graph.expr import dtype_of, shape_of
+from ..graph.expr import shape_of
 from ..ops.random import uniform
-from . import indexing, pooling, reductions, resize
+from . import indexing, norms, pooling, recurrent, reductions, resize
 from .pooling import each
 
 Converter = Callable[[Any, Any], relax.Expr]
@@ -122,53 +118,6 @@ def _cross_entropy(node: Any, importer: Any) -> relax.Expr:
     return emit(op.nn.nll_loss(scores, targets, weight, reduction, ignored))
 
 
-def _training_batch_norm(node: Any, importer: Any) -> relax.Expr:
-    """Batch norm with batch statistics: (result, -, -, new moving mean, new moving variance).
-
-    PyTorch moves the variance by the unbiased estimate, n / (n - 1) times what TVM moves it by.
-    """
-    x, gamma, beta, mean, var, training, momentum, epsilon = importer.retrieve_args(node)
-    if not training:
-        raise UnsupportedOp("a batch norm that changes no statistics", "module.eval()")
-    emit, shape = importer.block_builder.emit, shape_of(x)
-    both = _of_batch(node, importer, (x, gamma, beta, mean, var), momentum, epsilon)
-    result, new_mean, new_var = (emit(relax.TupleGetItem(both, i)) for i in range(3))
-    count = math.prod(shape) // shape[1]
-    unbiased, dtype = count / max(1, count - 1), str(var.ty.dtype)
-    kept = emit(op.multiply(var, relax.const((1 - momentum) * (1 - unbiased), dtype)))
-    new_var = emit(op.add(emit(op.multiply(new_var, relax.const(unbiased, dtype))), kept))
-    return relax.Tuple([result, mean, var, new_mean, new_var])
-
-
-def _batch_norm_without_statistics(node: Any, importer: Any) -> relax.Expr:
-    """(x, gamma, beta, training, momentum, epsilon): (result,), by the batch's statistics alone,
-    in float32."""
-    x, gamma, beta, _, momentum, epsilon = importer.retrieve_args(node)
-    emit = importer.block_builder.emit
-    dtype, wide = dtype_of(x), "float32"
-    given = (
-        v if v is None or dtype_of(v) == wide else emit(op.astype(v, wide))
-        for v in (x, gamma, beta)
-    )
-    both = _of_batch(node, importer, (*given, None, None), momentum, epsilon)
-    result = emit(relax.TupleGetItem(both, 0))
-    return relax.Tuple([result if dtype == wide else emit(op.astype(result, dtype))])
-
-
-def _of_batch(
-    node: Any, importer: Any, operands: Sequence[relax.Expr | None], momentum: float, epsilon: float
-) -> relax.Expr:
-    """A batch norm in training; ones and zeros stand for vectors that it has not."""
-    if any(u.target is not operator.getitem or u.args[1] in (1, 2) for u in node.users):
-        raise UnsupportedOp("a batch norm whose batch statistics are used", "its result alone")
-    emit, (x, *vectors) = importer.block_builder.emit, operands
-    blank = [
-        relax.const(np.full(shape_of(x)[1], value, "float32")) for value in (1, 0, 0, 1)
-    ]  # fmt: skip
-    filled = [emit(b) if v is None else v for v, b in zip(vectors, blank, strict=True)]
-    return emit(op.nn.batch_norm(x, *filled, 1, epsilon, momentum=momentum, training=True))
-
-
 def _linear(node: Any, importer: Any) -> relax.Expr:
     """``x @ weight^T + bias`` for x (..., k), as one GEMM for all rows."""
     x, weight, *rest = importer.retrieve_args(node)
@@ -178,40 +127,6 @@ def _linear(node: Any, importer: Any) -> relax.Expr:
         weight = emit(op.permute_dims(weight, [1, 0]))
     y = emit(op.matmul(x, weight))
     return y if bias is None else emit(op.add(y, bias))
-
-
-def _group_norm(node: Any, importer: Any) -> relax.Expr:
-    """(input, weight, bias, n, channels, size, groups, epsilon): (result,).
-
-    TVM has no group norm of bfloat16.
-    """
-    x, weight, bias, _, channels, _, groups, epsilon = importer.retrieve_args(node)
-    if any(u.target is not operator.getitem or u.args[1] != 0 for u in node.users):
-        raise UnsupportedOp("a group norm whose statistics are used", "its result alone")
-    emit, dtype = importer.block_builder.emit, str(x.ty.dtype)
-    wide = "float32" if dtype == "bfloat16" else dtype
-    weight = op.ones((channels,), dtype) if weight is None else weight
-    bias = op.zeros((channels,), dtype) if bias is None else bias
-    x, weight, bias = (
-        emit(value if wide == dtype else op.astype(value, wide)) for value in (x, weight, bias)
-    )
-    axes = list(range(2, len(x.ty.shape)))
-    y = emit(op.nn.group_norm(x, weight, bias, groups, 1, axes, epsilon))
-    return relax.Tuple([y if wide == dtype else emit(op.astype(y, dtype))])
-
-
-def _instance_norm(node: Any, importer: Any) -> relax.Expr:
-    """Instance norm (input, weight, bias, running mean and variance, whether the input's own count,
-    momentum, epsilon), channels in the second axis."""
-    x, weight, bias, mean, var, own, _, epsilon, *_ = importer.retrieve_args(node)
-    emit, channels, dtype = importer.block_builder.emit, int(x.ty.shape[1]), str(x.ty.dtype)
-    weight = op.ones((channels,), dtype) if weight is None else weight
-    bias = op.zeros((channels,), dtype) if bias is None else bias
-    if own or mean is None:
-        axes = list(range(2, len(x.ty.shape)))
-        return emit(op.nn.instance_norm(x, emit(weight), emit(bias), 1, axes, epsilon))
-    both = op.nn.batch_norm(x, emit(weight), emit(bias), mean, var, 1, epsilon, training=False)
-    return emit(relax.TupleGetItem(emit(both), 0))
 
 
 def _stop_gradient(node: Any, importer: Any) -> relax.Expr:
@@ -234,23 +149,21 @@ WHOLE = (
 )
 
 
-def whole(graph: Any) -> Sequence[str]:
-    """``WHOLE``, but for instance norms in a graph where one moves its statistics: only what it
-    decomposes into says so."""
+def whole(graph: Any, training: bool = False) -> Sequence[str]:
+    """The names of ``WHOLE`` and of recurrent layers, but for those that have a call in the graph
+    which only what it decomposes into says all of: of instance norms that move their statistics,
+    and of recurrent layers with dropout, projections or gradients."""
+    apart = set(recurrent.WHOLE) if training else set()
     for node in graph.nodes:
-        if node.target is torch.ops.aten.instance_norm.default and all(
-            node.args[i] for i in (3, 5)
-        ):
-            return [name for name in WHOLE if name != "instance_norm"]
-    return WHOLE
+        name = getattr(node.target, "__name__", "").partition(".")[0]
+        moves = name == "instance_norm" and all(node.args[i] for i in (3, 5))
+        if moves or (name in recurrent.WHOLE and not recurrent.is_whole(node)):
+            apart.add(name)
+    return [name for name in (*WHOLE, *recurrent.WHOLE) if name not in apart]
 
 
 CONVERTERS: dict[str, Converter] = {
     "convolution.default": _convolution,
-    "_native_batch_norm_legit_functional.default": _training_batch_norm,
-    "_native_batch_norm_legit.no_stats": _batch_norm_without_statistics,
-    "instance_norm.default": _instance_norm,
-    "native_group_norm.default": _group_norm,
     "linear.default": _linear,
     "mm.default": _matmul,
     "bmm.default": _matmul,
@@ -269,7 +182,9 @@ CONVERTERS: dict[str, Converter] = {
     "stop_gradient.default": _stop_gradient,
     "uniform.default": _uniform,
     **indexing.CONVERTERS,
+    **norms.CONVERTERS,
     **pooling.CONVERTERS,
+    **recurrent.CONVERTERS,
     **reductions.CONVERTERS,
     **resize.CONVERTERS,
 }

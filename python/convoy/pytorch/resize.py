@@ -18,6 +18,8 @@ from torch.nn import functional as F
 from tvm import relax
 from tvm.relax import op
 
+from ..graph.expr import dtype_of
+
 #: Elements that a result takes part of, at most, before an axis is resized by a matmul.
 _MOST_TAPS = 4
 
@@ -54,7 +56,16 @@ def _upsample(mode: str, antialias: bool = False) -> Callable[[Any, Any], relax.
     nearest = mode.startswith("nearest")
 
     def convert(node: Any, importer: Any) -> relax.Expr:
-        x, _, *rest = importer.retrieve_args(node)
+        x, emit = importer.env[node.args[0]], importer.block_builder.emit
+        if nearest or dtype_of(x) != "uint8":
+            return resized(node, x, importer)
+        y = emit(resized(node, emit(op.astype(x, "float32")), importer))
+        # Cubic weights reach beyond the bytes.
+        rounded = emit(op.floor(emit(op.add(y, relax.const(0.5, "float32")))))
+        return emit(op.astype(emit(op.clip(rounded, 0, 255)), "uint8"))
+
+    def resized(node: Any, x: relax.Expr, importer: Any) -> relax.Expr:
+        _, _, *rest = importer.retrieve_args(node)
         emit = importer.block_builder.emit
         align = False if nearest or not rest else bool(rest.pop(0))
         rank = len(x.ty.shape) - 2

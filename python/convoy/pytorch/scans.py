@@ -14,8 +14,7 @@ Parts = tuple[Any, ...]
 def _scan(combine: Callable[[Parts, Parts], Parts], parts: Parts, dim: int) -> Parts:
     """Element i of the result combines elements 0 to i, in log2(n) rounds of whole tensors
     (Hillis and Steele, 1986)."""
-    size = parts[0].shape[dim] if parts[0].dim() else 1
-    reach = 1
+    size, reach = parts[0].shape[dim], 1
     while reach < size:
         before = tuple(part.narrow(dim, 0, size - reach) for part in parts)
         after = tuple(part.narrow(dim, reach, size - reach) for part in parts)
@@ -36,9 +35,8 @@ def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., Parts]:
 
     def decompose(x: Any, dim: int) -> Parts:
         sizes = [1] * x.dim()
-        if sizes:
-            sizes[dim] = x.shape[dim]
-        places = torch.arange(sizes[dim] if sizes else 1, device=x.device).reshape(sizes)
+        sizes[dim] = x.shape[dim]
+        places = torch.arange(sizes[dim], device=x.device).reshape(sizes)
         return _scan(combine, (x.clone(), places.expand(x.shape).clone()), dim)
 
     return decompose
@@ -56,8 +54,6 @@ def _of_result(scan: Callable[..., Any]) -> Callable[..., Any]:
 
     def decompose(x: Any, dim: int, *, dtype: Any = None) -> Any:
         dtype = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
-        if not x.dim():
-            return x.to(dtype, copy=True)
         return NotImplemented if x.dtype == dtype else scan(x.to(dtype), dim, dtype=dtype)
 
     return decompose

@@ -27,12 +27,22 @@ def _searchsorted(
     return (~beyond).sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
+def _bucketize(values: Any, bounds: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """As a search, which finds NaN behind all bounds: TVM's finds it before them."""
+    return _searchsorted(bounds, values, out_int32=out_int32, right=right)
+
+
 def _repeats(repeats: Any, *, output_size: int | None = None) -> Any:
     """Indices of which i comes ``repeats[i]`` times, if their number is given."""
     if output_size is None:
         return NotImplemented
     ends = repeats.cumsum(0)
     return _searchsorted(ends, torch.arange(output_size, device=repeats.device), right=True)
+
+
+def _index_select(x: Any, dim: int, index: Any) -> Any:
+    """Of one element by an index without axes, which PyTorch takes for one of one element."""
+    return NotImplemented if index.dim() else _aten.index_select.default(x, dim, index.reshape(1))
 
 
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
@@ -69,6 +79,39 @@ def _embedding_bag(
     return (result, *(offsets.new_zeros(()) for _ in range(3)))
 
 
+def _nonzero(x: Any, *, size: int, fill_value: int = -1) -> Any:
+    """The first places (size, axes) of elements that are not zero, and a value behind the last."""
+    count = x.numel()
+    places = torch.arange(count, device=x.device)
+    places = torch.sort(torch.where(x.reshape(-1) != 0, places, count))[0]
+    places = torch.nn.functional.pad(places, (0, max(0, size - count)), value=count)[:size]
+    columns, rest = [], places
+    for length in reversed(x.shape):
+        columns.append(rest % length)
+        rest = rest // length
+    found = torch.stack(columns[::-1], 1) if columns else places.new_empty(size, 0)
+    return torch.where(places[:, None] < count, found, fill_value)
+
+
+def _mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
+    """The smallest of the values that occur most often, and its last place."""
+    dim %= x.dim()
+    counts = (x.unsqueeze(dim + 1) == x.unsqueeze(dim)).sum(dim + 1)
+    often = counts == counts.amax(dim, keepdim=True)
+    value = torch.where(often, x, x.amax(dim, keepdim=True)).amin(dim, keepdim=True)
+    sizes = [1] * x.dim()
+    sizes[dim] = x.shape[dim]
+    places = torch.arange(x.shape[dim], device=x.device).reshape(sizes)
+    last = torch.where(x == value, places, -1).amax(dim, keepdim=True)
+    return (value, last) if keepdim else (value.squeeze(dim), last.squeeze(dim))
+
+
+def _put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Elements at places of a tensor whose axes are one."""
+    values = source.reshape(-1)
+    return torch.index_put(x.reshape(-1), (index.reshape(-1),), values, accumulate).reshape(x.shape)
+
+
 def _histogram(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """How many elements lie in each of some equal intervals; the last one has its end."""
     x = x.reshape(-1, 1)
@@ -99,10 +142,16 @@ def _grouped_mm(
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.searchsorted.Scalar: _searchsorted,
+    **dict.fromkeys((_aten.bucketize.Tensor, _aten.bucketize.Scalar), _bucketize),
     _aten.histc.default: _histogram,
     _aten._grouped_mm.default: _grouped_mm,
     _aten.repeat_interleave.Tensor: _repeats,
+    _aten.index_select.default: _index_select,
     _aten.masked_scatter.default: _masked_scatter,
+    _aten.take.default: lambda x, index: _aten.index.Tensor(x.reshape(-1), [index]),
+    _aten.nonzero_static.default: _nonzero,
+    _aten.mode.default: _mode,
+    _aten.put.default: _put,
     _aten._embedding_bag.default: _embedding_bag,
     _aten._embedding_bag_forward_only.default: _embedding_bag,
 }

@@ -76,6 +76,8 @@ def _flatten(value: Any, tensors: list[torch.Tensor]) -> Structure:
     kind = type(value)
     if kind in (tuple, list):
         return ("sequence", kind, *inner(value))
+    if kind is torch.Size:  # of numbers, though pytree takes it apart, and makes a tuple of it
+        return ("constant", Constant(value))
     if kind is dict:
         return ("dict", tuple(value), *inner(value.values()))
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -14,7 +14,7 @@ from tvm import relax
 from .. import pipeline
 from ..build_cache.source import Source
 from ..errors import InvalidOption, UnsupportedOp
-from ..graph.rewriter import count_uses, main_function
+from ..graph.function import count_uses, main_function
 from ..progress import Stages, stages
 from ..training import Scaling, TrainingSession, train_step
 from ..training.names import COUNT, LEARNING_RATE, RANDOM, StepNames

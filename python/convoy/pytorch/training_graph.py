@@ -12,6 +12,8 @@ import torch
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
+from ..errors import UnsupportedOp
+
 _aten = torch.ops.aten
 
 
@@ -46,12 +48,77 @@ def mark(program: ExportedProgram) -> None:
     stop = torch.ops.convoy.stop_gradient.default
     for node in list(graph.nodes):
         if node.target is _aten.detach.default:
+            if any(_writes(user, node) for user in node.users):
+                raise UnsupportedOp(
+                    "a write to what is detached, such as x.data.clamp_()",
+                    "a write to the tensor itself",
+                    "Write to x under torch.no_grad().",
+                )
             node.target = stop
         elif node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and not node.args[0]:
+            given = node.args[2:]
             with graph.inserting_before(node):
-                stopped = [_stopped(graph, stop, arg) for arg in node.args[2:]]
+                stopped = [_stopped(graph, stop, arg) for arg in given]
             node.args = (*node.args[:2], *stopped)
+            part = getattr(program.graph_module, node.args[1].target).graph
+            for i, results in _written(part).items():
+                if stopped[i] is not given[i]:
+                    _pass_gradients(program, node, given[i], stopped[i], results)
     program.graph_module.recompile()
+
+
+def _written(part: torch.fx.Graph) -> dict[int, list[int]]:
+    """Which inputs of a part of a program are written to in place, and which of its results each
+    of them is."""
+    whole = {node: i for i, node in enumerate(part.find_nodes(op="placeholder"))}
+    parts = dict(whole)  # also views of them
+    found: dict[int, list[int]] = {}
+    for node in part.nodes:
+        first = node.args[0] if node.op == "call_function" and node.args else None
+        if first not in parts:
+            continue
+        if _writes(node, first):
+            found.setdefault(parts[first], [])
+            if first in whole:
+                whole[node] = whole[first]
+        elif not getattr(node.target, "is_view", False):
+            continue
+        parts[node] = parts[first]
+    for place, result in enumerate(part.output_node().args[0]):
+        if whole.get(result) in found:
+            found[whole[result]].append(place)
+    return found
+
+
+def _pass_gradients(
+    program: ExportedProgram, call: torch.fx.Node, given: Any, written: Any, results: list[int]
+) -> None:
+    """Let what follows a part without gradients read what it wrote, of which the gradient is that
+    of the tensor that it wrote to."""
+    graph, stop = program.graph, torch.ops.convoy.stop_gradient.default
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    after = [user for user in given.users if order[user] > order[call]]
+    taken = [user for user in call.users if user.args[1] in results]
+    with graph.inserting_before(call.next):
+        value, before = _stopped(graph, stop, written), _stopped(graph, stop, given)
+        zero = graph.call_function(_aten.sub.Tensor, (given, before))
+        passed = graph.call_function(_aten.add.Tensor, (value, zero))
+    for node in (value, zero, passed):
+        node.meta["val"] = given.meta["val"]
+    for user in after:
+        user.replace_input_with(given, passed)
+    for user in taken:
+        user.replace_all_uses_with(passed)
+    names = {given.name, *(user.name for user in taken)}
+    for spec in program.graph_signature.output_specs:
+        if spec.arg.name in names:
+            spec.arg.name = passed.name
+
+
+def _writes(user: torch.fx.Node, to: torch.fx.Node) -> bool:
+    """Whether a call writes to its first argument, and that is this one."""
+    schema = getattr(user.target, "_schema", None)
+    return schema is not None and schema.is_mutable and user.args[0] is to
 
 
 def _stopped(graph: torch.fx.Graph, stop: Any, arg: Any) -> Any:
