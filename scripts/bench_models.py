@@ -2,6 +2,8 @@
 
     python scripts/bench_models.py --models torchvision.resnet50 timm.convnext_tiny own.unet@256
     python scripts/bench_models.py --models families --batches 1 8 64 --out families.json --resume
+    python scripts/bench_models.py --training --models torchvision.resnet50 --batches 64 \\
+        --systems convoy compile
     python scripts/bench_models.py --models torchvision.resnet50 \\
         --systems convoy 'convoy[CONVOY_PROGRAMMATIC_LAUNCH=0]' 'convoy[streams=1]' eager
 
@@ -13,8 +15,9 @@ graphs) and ``autotune`` (the same in its mode max-autotune), all but Convoy wit
 ``convoy[NAME=VALUE,...]`` is Convoy with options of ``convoy.compile`` or, in capitals, environment
 variables. ``--jobs`` builds the peers of several cases side by side, but Convoy and all timing have
 the GPU in turns; a peer's build may still launch kernels beside them, so look for ``disturbed``.
+``--training`` times training steps in mixed precision (``harness/model_training.py``).
 
-Models are ``torchvision.NAME``, ``timm.NAME`` and ``own.NAME`` (unet, yolo, audio, fpn), with
+Models are ``torchvision.NAME``, ``timm.NAME`` and ``own.NAME`` (unet, yolo, audio, fpn, gan), with
 ``@SIZE`` for another size of inputs than their own; ``families`` stands for one of each family.
 Weights are random. Rows are written to ``--out`` when a process has ended; ``--resume`` keeps those
 that are there and runs the others. The exit code is 1 if a system failed, or has an error beyond
@@ -35,7 +38,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from harness import model_systems, models
+from harness import model_systems, model_training, models
 from harness.model_systems import ROUNDING, System
 from harness.prepared import caches_in, run_alone
 from harness.rows import Bench, Row, environment, progress, write
@@ -58,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     add("--models", nargs="+", default=["torchvision.resnet50"], metavar="MODEL")
     add("--batches", nargs="+", type=int, default=[1, 8])
     add("--systems", nargs="+", default=["convoy", "eager", "compile"], metavar="SYSTEM")
+    add("--training", action="store_true", help="time training steps")
     add("--precision", choices=list(ROUNDING), default="float16")
     add("--seconds", type=float, default=1.0, help="of timing, for each system")
     add("--timeout", type=float, default=300, help="seconds to build a system")
@@ -74,8 +78,12 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     if args.worker:
-        print("\n" + json.dumps(model_systems.work(**json.loads(args.worker))))
+        task = json.loads(args.worker)
+        work = model_training.work if task.pop("training") else model_systems.work
+        print("\n" + json.dumps(work(**task)))
         return 0
+    if args.training and args.report:
+        parser().error("--report is of inference")
     if (args.report or args.resume) and not args.out:
         parser().error("--report and --resume need --out, the file of the results")
     names = [n for name in args.models for n in (models.FAMILIES if name == "families" else [name])]
@@ -86,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as err:
         parser().error(str(err))
     cases = [(name, batch) for batch in args.batches for name in dict.fromkeys(names)]
-    bench = Bench("inference", args.out)
+    bench = Bench("training step" if args.training else "inference", args.out)
     layers: list[Row] = []
     if args.resume:
         cases, kept, layers = earlier(args, cases, labels)
@@ -145,6 +153,7 @@ def measured(args: argparse.Namespace, model: str, batch: int, layers: list[Row]
             "model": model, "batch": batch, "systems": args.systems, "precision": args.precision,
             "seconds": args.seconds, "limits": limits, "caches": folder, "device": args.device,
             "layers": bool(args.report), "turn": str(TURN) if args.jobs > 1 else "",
+            "training": args.training,
         }  # fmt: skip
         command = [sys.executable, __file__, "--worker", json.dumps(task)]
         try:

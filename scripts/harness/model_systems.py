@@ -98,15 +98,18 @@ class Ready:
     """
 
     runs: dict[str, Run]
-    results: list[Tensors]
-    facts: Row
+    results: list[Tensors] = field(default_factory=list)
+    facts: Row = field(default_factory=dict)
     layers: Callable[[], list[Row]] = list
 
 
+#: What builds and checks a system, and fills its row.
+Make = Callable[[System, Row], Ready]
+
+
 def work(
-    model: str, batch: int, systems: Sequence[str], precision: str, seconds: float,
-    limits: Mapping[str, float], caches: str, device: str = "cuda", layers: bool = False,
-    turn: str = "",
+    model: str, batch: int, systems: Sequence[str], precision: str, device: str = "cuda",
+    **turns: Any,
 ) -> list[Row]:  # fmt: skip
     """Build systems, compare their outputs with float64 and time them in turns: a row for each.
 
@@ -115,12 +118,8 @@ def work(
         batch: Batch size.
         systems: As :meth:`System.parse` takes them.
         precision: Of weights and inputs: float16, bfloat16 or float32 (tf32 as PyTorch's default).
-        seconds: Of timing, for each system.
-        limits: Seconds in which a system has to be built, by its kind.
-        caches: Folder in which each system of Convoy has caches of its own.
         device: cuda or cpu.
-        layers: Whether rows of Convoy get the times of its layers.
-        turn: A file to lock, after PyTorch's systems are built, to have the GPU alone.
+        turns: As for :func:`in_turns`.
     """
     asked = [System.parse(text) for text in systems]
     net, shape = models.make(model, device)
@@ -130,6 +129,35 @@ def work(
     net, x = net.to(getattr(torch, precision)), x.to(getattr(torch, precision))
     if device == "cuda":
         torch.cuda.empty_cache()
+
+    def make(system: System, row: Row) -> Ready:
+        ready = build(system, net, x)
+        row |= ready.facts
+        errors = [relative_error(tensors, want) for tensors in ready.results]
+        error = math.nan if any(map(math.isnan, errors)) else max(errors)
+        if math.isfinite(error):
+            row["error"] = float(f"{error:.2g}")
+        check(error, [peers[p] for p in precisions([system], precision)])
+        return ready
+
+    with torch.no_grad():
+        return in_turns(asked, make, **turns)
+
+
+def in_turns(
+    asked: Sequence[System], make: Make, seconds: float, limits: Mapping[str, float], caches: str,
+    layers: bool = False, turn: str = "",
+) -> list[Row]:  # fmt: skip
+    """Build systems and time them in turns: a row for each.
+
+    Args:
+        make: Builds and checks a system, and fills its row.
+        seconds: Of timing, for each system.
+        limits: Seconds in which a system has to be built, by its kind.
+        caches: Folder in which each system of Convoy has caches of its own.
+        layers: Whether rows of Convoy get the times of its layers.
+        turn: A file to lock, after PyTorch's systems are built, to have the GPU alone.
+    """
     rows: dict[str, Row] = {system.label: {"system": system.label} for system in asked}
     built: dict[str, Ready] = {}  # kept: a graph replays in the memory of its model
 
@@ -139,14 +167,7 @@ def work(
             folder = Path(caches, str(asked.index(system)))
             own = caches_in(folder) if system.kind == "convoy" else {}
             with environment({**own, **system.variables}), limit(limits[system.kind]):
-                ready = build(system, net, x)
-            row |= ready.facts
-            errors = [relative_error(tensors, want) for tensors in ready.results]
-            error = math.nan if any(map(math.isnan, errors)) else max(errors)
-            if math.isfinite(error):
-                row["error"] = float(f"{error:.2g}")
-            check(error, [peers[p] for p in precisions([system], precision)])
-            built[system.label] = ready
+                built[system.label] = make(system, row)
         except (Exception, Overdue) as err:  # the others still have to be timed
             late = isinstance(err, Overdue) and system.kind == "autotune"  # it often is
             row["skipped" if late else "failed"] = f"{type(err).__name__}: {err}"[-1500:]
@@ -157,8 +178,7 @@ def work(
         for system in (one for one in asked if one.kind == "convoy"):
             prepare(system)
         runs = {(label, key): run for label, one in built.items() for key, run in one.runs.items()}
-        with torch.no_grad():
-            timings = measure_in_turns(runs, seconds)
+        timings = measure_in_turns(runs, seconds)
         for (label, key), timing in timings.items():
             rows[label] |= cells(timing, key)
         for label, ready in built.items() if layers else []:

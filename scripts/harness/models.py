@@ -1,6 +1,6 @@
 """PyTorch models by name: torchvision's, timm's and a few of our own, with random weights.
 
-A name is ``torchvision.NAME`` (classification and segmentation), ``timm.NAME`` or ``own.NAME``,
+A name is ``torchvision.NAME`` (classification, segmentation, video), ``timm.NAME`` or ``own.NAME``,
 each with ``@SIZE`` for inputs of another size than the model's own.
 """
 
@@ -32,6 +32,8 @@ FAMILIES = (
 )
 #: Images, at most, whose statistics the batch norms get.
 _SETTLING = 8
+#: Of a video.
+_FRAMES = 16
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _torchvision(name: Name) -> tuple[nn.Module, tuple[int, ...]]:
     transforms = next(iter(weights)).transforms()
     if hasattr(weights, "DEFAULT"):
         transforms = weights.DEFAULT.transforms()
-    (own,) = getattr(transforms, "crop_size", None) or transforms.resize_size
+    own, *_ = getattr(transforms, "crop_size", None) or transforms.resize_size
     size, segments = name.size or own, name.short in models.list_models(models.segmentation)
     options: dict[str, Any] = {}
     if segments:
@@ -121,7 +123,8 @@ def _torchvision(name: Name) -> tuple[nn.Module, tuple[int, ...]]:
     elif name.short.startswith("maxvit"):
         options = {"input_size": (size, size)}
     model: nn.Module = models.get_model(name.short, weights=None, **options)
-    return Output(model, "out") if segments else model, (3, size, size)
+    frames = (_FRAMES,) if name.short in models.list_models(models.video) else ()
+    return Output(model, "out") if segments else model, (3, *frames, size, size)
 
 
 def _timm(name: Name) -> tuple[nn.Module, tuple[int, ...]]:

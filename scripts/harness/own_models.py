@@ -131,6 +131,37 @@ class Audio(nn.Module):
         return self.last(self.features(x).mean(2))
 
 
+class Generator(nn.Module):
+    """Images from images through transposed convolutions and instance norms (CycleGAN's generator,
+    Zhu et al., 2017)."""
+
+    def __init__(self, width: int = 64, blocks: int = 6) -> None:
+        super().__init__()
+
+        def layer(kind: type[nn.Module], c: int, k: int, size: int, **options: int) -> nn.Module:
+            return nn.Sequential(kind(c, k, size, **options), nn.InstanceNorm2d(k), nn.ReLU())
+
+        def same(c: int, k: int, size: int) -> list[nn.Module]:
+            return [nn.ReflectionPad2d(size // 2), layer(nn.Conv2d, c, k, size)]
+
+        narrow, middle, wide = width, 2 * width, 4 * width
+        self.first = nn.Sequential(*same(3, narrow, 7))
+        self.down = nn.Sequential(*(layer(nn.Conv2d, c, 2 * c, 3, stride=2, padding=1)
+                                    for c in (narrow, middle)))  # fmt: skip
+        self.blocks = nn.ModuleList([nn.Sequential(*same(wide, wide, 3), *same(wide, wide, 3))
+                                     for _ in range(blocks)])  # fmt: skip
+        options = {"stride": 2, "padding": 1, "output_padding": 1}
+        self.up = nn.Sequential(*(layer(nn.ConvTranspose2d, c, c // 2, 3, **options)
+                                  for c in (wide, middle)))  # fmt: skip
+        self.last = nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(narrow, 3, 7), nn.Tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.down(self.first(x))
+        for block in self.blocks:
+            y = y + block(y)
+        return self.last(self.up(y))
+
+
 def fpn() -> nn.Module:
     """ResNet-50 with the feature pyramid of detectors (torchvision.ops); five maps."""
     from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
@@ -154,4 +185,5 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int, int]] = {
     "yolo": (Yolo, 2, 640),
     "audio": (Audio, 1, 16000),
     "fpn": (fpn, 2, 512),
+    "gan": (Generator, 2, 256),
 }

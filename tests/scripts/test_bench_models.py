@@ -145,8 +145,9 @@ def test_autotuning_may_take_too_long(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(model_systems, "build", lambda *_: time.sleep(60))
     limits = {"convoy": 0.05, "autotune": 0.05}
     rows = model_systems.work(
-        "own.audio@2000", 1, list(limits), "float32", 0.01, limits, str(tmp_path), "cpu"
-    )
+        "own.audio@2000", 1, list(limits), "float32", "cpu", seconds=0.01, limits=limits,
+        caches=str(tmp_path),
+    )  # fmt: skip
     assert rows == [
         {"system": "convoy", "failed": "Overdue: did not end within 0.05 s"},
         {"system": "max-autotune", "skipped": "Overdue: did not end within 0.05 s"},
