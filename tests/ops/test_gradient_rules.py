@@ -25,6 +25,11 @@ def _halved(x):
     return op.multiply(x, relax.const(0.5, x.ty.dtype))
 
 
+def _halves(x):
+    both = op.split(x, 2, 0)
+    return [relax.TupleGetItem(both, i) for i in range(2)]
+
+
 def _above(x, bound):
     return op.greater(x, relax.const(bound, x.ty.dtype))
 
@@ -55,6 +60,12 @@ CASES = {
     "softplus": ([PICTURE], lambda x: op.nn.softplus(x, 1.5)),
     "erf": ([PICTURE], op.erf),
     "rsqrt": ([PICTURE], lambda x: op.rsqrt(op.add(op.square(x), _half(x)))),
+    "where": (
+        [(4, 1), (3,), (2, 4, 3)],
+        lambda a, b, c: op.where(_above(c, 0.25), a, op.where(_above(b, 0.5), b, c)),
+    ),
+    "split": ([(4, 3)], lambda x: op.multiply(*_halves(x))),
+    "split into one part, no tuple": ([(4, 3)], lambda x: op.multiply(op.split(x, 1, 0), x)),
     "slice": ([PICTURE], lambda x: op.strided_slice(x, [1, 3], [1, 0], [3, 2])),
     "slice with strides": (
         [(3, 7, 5)], lambda x: op.strided_slice(x, [1, 2], [1, 0], [7, 5], [3, 2]),

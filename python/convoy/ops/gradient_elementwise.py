@@ -27,6 +27,22 @@ def _value(bound: relax.Expr) -> float:
     return float(getattr(bound, "value", bound))
 
 
+@rule_for("where")
+def _where(
+    y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """Summed over the axes that a value was broadcast along, which TVM's rule leaves."""
+    condition, *values = call.args
+    zero = _const(0, dy)
+    chosen = (op.where(condition, dy, zero), op.where(condition, zero, dy))
+    parts = [ctx.emit(part) for part in chosen]
+    summed = [
+        part if shape_of(value) == shape_of(y) else op.collapse_sum_to(part, shape_of(value))
+        for part, value in zip(parts, values, strict=True)
+    ]
+    return [no_grad(condition), *summed]
+
+
 @rule_for("clip")
 def _clip(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder

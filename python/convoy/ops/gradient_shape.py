@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 import numpy as np
+import tvm
 from tvm import relax
 from tvm.relax import op
 from tvm.relax.op.grad import no_grad
@@ -79,6 +80,15 @@ def _arange(
     y: relax.Var, call: relax.Call, dy: relax.Var, ctx: relax.BlockBuilder
 ) -> list[relax.Expr]:
     return [no_grad(argument) for argument in call.args]
+
+
+@rule_for("split")
+def _split(
+    y: relax.Var, call: relax.Call, dy: relax.Expr, ctx: relax.BlockBuilder
+) -> list[relax.Expr]:
+    """The parts joined; that of a single part is no tuple."""
+    joins = isinstance(dy.ty, tvm.ir.TupleType)
+    return [op.concat(dy, int(call.attrs.axis)) if joins else dy]
 
 
 @rule_for("concat")
