@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1] / "python" / "convoy"
 #: Packages (folders and top-level modules) from the lowest to the highest. A file may import from
 #: its own package and from those in front of it, inside functions too.
 ORDER = [
-    "errors", "paths", "wheels", "atomic_file", "progress", "programmatic", "child_process",
-    "threads", "ir", "onnx",
-    "runtime", "graph", "ops", "tir", "normalize", "partition", "lower", "backends", "measure",
+    "errors", "paths", "source_text", "wheels", "atomic_file", "progress", "programmatic",
+    "child_process", "threads", "ir", "onnx", "runtime", "graph", "ops", "tir",
+    "normalize", "partition", "lower", "backends", "measure",
     "records", "cost", "placement", "streams", "build_options", "build_cache", "pipeline",
     "training", "report", "tune", "graph_executor", "relay", "frontend", "inference_session",
     "pytorch", "bench", "demo", "cli", "__main__",

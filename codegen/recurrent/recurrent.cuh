@@ -27,12 +27,11 @@ struct Layer {
   static constexpr int kTiles = kTiles_;
 
   static constexpr int kGates = kCell == Cell::kLstm ? 4 : 3;
-  static constexpr int kRounded = kBlocks < 4 ? 32 / kBlocks : 8;  // an even number of k-steps
-  static constexpr int kUnits =                                    // of a block
-      (kHidden + kRounded * kBlocks - 1) / (kRounded * kBlocks) * kRounded;
+  static constexpr int kUnits = (kHidden + 8 * kBlocks - 1) / (8 * kBlocks) * 8;  // of a block
   static constexpr int kPadded = kUnits * kBlocks;
   static constexpr int kWarps = kUnits / 4;
   static constexpr int kSteps = kPadded / 16;
+  static_assert(kBlocks > 1 && kSteps % 2 == 0, "two k-steps at a time");
   static constexpr int kHeld = kSteps < 16 ? kSteps : 16;  // k-steps of weights in registers
   static constexpr int kBatch = 8 * kTiles;
   static constexpr int kPitch = kUnits + 8;  // of states in shared memory: few bank conflicts
@@ -90,7 +89,7 @@ __device__ __forceinline__ void run(const Operands<T>& args, unsigned char* shar
   constexpr int kChains = kTiles == 1 ? 4 : 2;  // of dependent multiplications, for each tile
   constexpr int kReceived = (L::kBlocks - 1) * L::kSliceBytes;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int rank = L::kBlocks == 1 ? 0 : sm90::cluster_rank();
+  const int rank = sm90::cluster_rank();
   const int group = blockIdx.x / L::kBlocks;
   const int groups = (args.batch + L::kBatch - 1) / L::kBatch;
   const int direction = group / groups, directions = gridDim.x / L::kBlocks / groups;
@@ -174,7 +173,7 @@ __device__ __forceinline__ void run(const Operands<T>& args, unsigned char* shar
     sm90::barrier_expect(barriers + 8, kReceived);
   }
   __syncthreads();
-  if (L::kBlocks > 1) sm90::cluster_sync();
+  sm90::cluster_sync();
 
   // Lanes of a matrix address its rows: sequences, with two k-steps of 8 columns each to a load.
   auto address = [&](int column, int sequence) {
@@ -196,7 +195,7 @@ __device__ __forceinline__ void run(const Operands<T>& args, unsigned char* shar
       }
     }
     read(projected, t + 2);
-    if (L::kBlocks > 1 && t > 0) {
+    if (t > 0) {
       const uint32_t barrier = barriers + 8 * read_from;
       sm90::cluster_wait(barrier, (t - 1) / 2 % 2);
       if (threadIdx.x == 0) sm90::barrier_expect(barrier, kReceived);
@@ -270,7 +269,7 @@ __device__ __forceinline__ void run(const Operands<T>& args, unsigned char* shar
     step(t, next[0]);
     if (t + 1 < args.time) step(t + 1, next[1]);
   }
-  if (L::kBlocks > 1) sm90::cluster_sync();  // copies to others end before the block does
+  sm90::cluster_sync();  // copies to others end before the block does
 }
 
 }  // namespace convoy::recurrent

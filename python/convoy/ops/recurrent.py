@@ -60,7 +60,7 @@ class Recurrent:
 
     @property
     def results(self) -> list[tuple[int, ...]]:
-        """Shapes of the outputs and of the states behind the last step."""
+        """Shapes of the outputs and of the states after the last step."""
         outputs = (self.time, self.batch, self.directions * self.hidden)
         return [outputs, *[(self.directions, self.batch, self.hidden)] * self.states]
 
@@ -90,7 +90,7 @@ def recurrent(
         reversed: Whether the first direction runs backwards; a second one always does.
 
     Returns:
-        The outputs (time, batch, directions * hidden) and the states behind the last step.
+        The outputs (time, batch, directions * hidden) and the states after the last step.
     """
     return make_call(
         "recurrent", [projected, weights, bias, *states], cell=cell, reversed=bool(reversed)

@@ -1,4 +1,4 @@
-"""Indices that are integer tensors without axes, such as ``alphas[t]`` and ``x[scores.argmax()]``.
+"""Indices that are 0-d integer tensors, such as ``alphas[t]`` and ``x[scores.argmax()]``.
 
 PyTorch reads such a tensor and selects by the number, which a trace does not know. A gather takes
 the tensor itself.
@@ -14,7 +14,7 @@ _aten = torch.ops.aten
 
 
 def names_element(index: Any) -> bool:
-    """Whether a part of an index is an integer tensor without axes."""
+    """Whether a part of an index is a 0-d integer tensor."""
     return any(map(_is_element, _parts(index)))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -34,10 +33,12 @@ def with_shapes_of_states() -> Iterator[None]:
     layer on a GPU, and in float64, with an axis too many."""
     from torch._decomp import decompositions
 
-    with mock.patch.object(
-        decompositions, "one_layer_lstm", _reshaping(decompositions.one_layer_lstm)
-    ):
+    original = decompositions.one_layer_lstm
+    decompositions.one_layer_lstm = _reshaping(original)
+    try:
         yield
+    finally:
+        decompositions.one_layer_lstm = original
 
 
 def _reshaping(one_layer: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
-"""Operators along an axis, of tensors without axes: PyTorch takes one for a tensor of one element.
+"""Operators along an axis of a 0-d tensor, which PyTorch takes for a tensor of one element.
 
-``x.max(0)`` and ``x.gather(-1, index)`` of a tensor without axes are that element.
+``x.max(0)`` and ``x.gather(-1, index)`` of a 0-d tensor are that element.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALONG_AN_AXIS = (
 
 
 def with_scalars(rules: Mapping[Any, _Rule]) -> dict[Any, _Rule]:
-    """Decompositions that also take tensors without axes."""
+    """Decompositions that also take 0-d tensors."""
     return {**rules, **{one: _lifted(one, rules.get(one)) for one in _ALONG_AN_AXIS}}
 
 

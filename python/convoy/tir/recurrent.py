@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from tvm import tirx
 from tvm.backend.cuda.op import cuda_func_call
@@ -17,6 +15,7 @@ from tvm.tirx.script import builder as T
 from .. import paths
 from ..ir.dtypes import HALF_DTYPES
 from ..ops.recurrent import Recurrent
+from ..source_text import expanded
 from .builder import KERNEL
 
 #: Hidden units that a cluster's registers and shared memory have room for.
@@ -27,7 +26,7 @@ _TILE, _MOST_TILES = 8, 4
 _SMS = 128
 
 _C_TYPES = {"float16": "half", "bfloat16": "nv_bfloat16"}
-_INCLUDE = re.compile(r'\s*#\s*include\s+["<]([^">]+)[">]')
+_LEFT_OUT = re.compile(r"^#(pragma once|include <(?!cuda).*)$", re.MULTILINE)
 
 
 def has_kernel(layer: Recurrent, dtype: str, arch: int) -> bool:
@@ -136,16 +135,5 @@ __forceinline__ __device__ void {name}({", ".join(params)}, unsigned char* share
 def _header() -> str:
     """The kernel's header with those of the project that it includes; the standard library's are
     among what each source has."""
-    return "\n".join(_lines(paths.codegen_dir() / "recurrent" / "recurrent.cuh", set()))
-
-
-def _lines(path: Path, seen: set[Path]) -> Iterator[str]:
-    seen.add(path)
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if (match := _INCLUDE.match(line)) is None:
-            if line.strip() != "#pragma once":
-                yield line
-        elif match[1].startswith("cuda"):
-            yield line
-        elif (included := (path.parent / match[1]).resolve()).is_file() and included not in seen:
-            yield from _lines(included, seen)
+    text = "\n".join(expanded(paths.codegen_dir() / "recurrent" / "recurrent.cuh"))
+    return _LEFT_OUT.sub("", text)

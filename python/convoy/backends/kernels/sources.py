@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from ... import paths
+from ...source_text import expanded, own_include
 from .kernel import Kernel
 from .toolkit import CUTLASS_VERSION
 
@@ -16,7 +17,6 @@ FOLDERS = ("cutlass", "sm90", "depthwise", "attention")
 #: Flags of every kernel. NDEBUG is not optional: device-side asserts make ptxas serialize the
 #: tensor core pipeline.
 FLAGS = ("-O3", "-DNDEBUG", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden")
-_INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 # Comments first, so that they are not searched for tokens.
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<token>"(?:\\.|[^"\\\n])*"|\w+|[^\w\s])', re.DOTALL)
 _ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*$", re.MULTILINE)
@@ -25,45 +25,10 @@ _ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*$", re.MULTILINE)
 def code(header: Path) -> str:
     """All tokens that a header stands for, with the project's own includes expanded in place.
 
-    Includes are looked up beside the including file, then in ``include_dir()``; what is in neither
-    place (CUTLASS, CUDA) is not the project's. Comments, spacing, names of files and how the code
-    is divided among them are left out: where only these differ, so does no kernel.
+    Comments, spacing, names of files and how the code is divided among them are left out: where
+    only these differ, so does no kernel.
     """
-    return " ".join(filter(None, map(_tokens, _expand(header, set()))))
-
-
-def _expand(header: Path, seen: set[Path]) -> list[str]:
-    """The text of a header with its own includes expanded where they first appear."""
-    seen.add(header)
-    texts: list[str] = []
-    for part in _parts(header, header.stat().st_mtime_ns):
-        if isinstance(part, str):
-            texts.append(part)
-        elif part not in seen:
-            texts += _expand(part, seen)
-    return texts
-
-
-@functools.lru_cache(maxsize=256)
-def _parts(header: Path, written: int) -> list[str | Path]:
-    """The text of a header that was ``written`` at a time, and its own includes, in order."""
-    parts: list[str | Path] = []
-    lines: list[str] = []
-    for line in header.read_text().splitlines():
-        included = _own_include(header, line)
-        if included is None:
-            lines.append(line)
-        else:
-            parts += ["\n".join(lines), included]
-            lines = []
-    return [*parts, "\n".join(lines)]
-
-
-def _own_include(header: Path, line: str) -> Path | None:
-    if (match := _INCLUDE.match(line)) is None:
-        return None
-    own = (folder / match[1] for folder in (header.parent, paths.include_dir()))
-    return next((path for path in own if path.is_file()), None)
+    return " ".join(filter(None, map(_tokens, expanded(header))))
 
 
 @functools.lru_cache(maxsize=256)
@@ -97,7 +62,7 @@ def header(kernel: Kernel) -> Path:
 def headers(kernel: Kernel) -> list[Path]:
     """The kernel's header, and what its source includes beside it."""
     own = header(kernel)
-    included = (_own_include(own, line) for line in kernel.source.splitlines())
+    included = (own_include(own, line) for line in kernel.source.splitlines())
     return [own, *(path for path in included if path is not None and path != own)]
 
 
